@@ -149,6 +149,7 @@ def project(approved: tuple[Path, str], tmp_path: Path) -> AttackedProject:
     shutil.copytree(folder, tmp_path / "project", ignore=shutil.ignore_patterns(".ai-tests"))
     installation = tmp_path / "installation"
     shutil.copytree(SOURCE, installation / "traceforge")
+    shutil.copy(SOURCE.parent / "traceforge_gate.py", installation)
     return AttackedProject(tmp_path / "project", installation, url)
 
 
