@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 import pytest
 
+from support.purge_rows import trace_with_text
 from traceforge.cli.trace_options import (
     old_versions_note,
     read_time,
+    store_notes,
     torn_note,
     unread_note,
 )
 from traceforge.clock import pinned
+from traceforge.traces import trace_store
+from traceforge.traces.spool import SpoolWriter
+from traceforge.traces.trace_store import TraceStore
 
 NOON = datetime(2026, 1, 9, 12, 0, 0, tzinfo=UTC)
 
@@ -58,3 +65,24 @@ def test_what_is_no_time_is_wrong_usage(text: str) -> None:
     """And the message names the option."""
     with pytest.raises(click.UsageError, match="--until"):
         read_time(text, "--until")
+
+
+def test_the_next_command_names_segments_that_are_not_files_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its time was up, and no longer once the spool is empty; the traces are listed both times."""
+    for _ in range(2):
+        writer = SpoolWriter(str(tmp_path))
+        writer.append(trace_with_text("late"))
+        writer.seal()
+    with monkeypatch.context() as patch, closing(TraceStore(str(tmp_path))) as behind:
+        patch.setattr(trace_store, "DRAIN_SECONDS", 0.0)
+        behind.update_index()
+        late = [list(store_notes(behind)), len(behind.list_rows())]
+    with closing(TraceStore(str(tmp_path))) as done:
+        done.update_index()
+        finished = [list(store_notes(done)), len(done.list_rows())]
+
+    note = "2 segments of the spool could not be turned into files yet; the traces are listed all the same"
+    assert [[note], 2] == late
+    assert [[], 2] == finished
