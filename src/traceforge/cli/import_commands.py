@@ -30,7 +30,7 @@ def import_group() -> None:
     metavar="PATTERN",
     default=DEFAULT_PATTERN,
     show_default=True,
-    help="Say how a path names its test: {module}, {class}, {test}, and * for anything else.",
+    help="Find the test of a cassette by its path: {module}, {class}, {test}, and * for anything else.",
 )
 @json_option
 def vcr(folder: str, pattern: str, as_json: bool) -> None:
