@@ -63,6 +63,7 @@ PYTEST_NAMES = frozenset({"pytest", "py.test"})
 AskedFiles = Mapping[str, bool]  # files that a command asks for, by their names in scopes: whether each is gone
 
 _HINT = "Run it, or list it in test.may_skip; a subset that the command itself names is not judged."
+_UNKNOWN_TEST_HINT = "Does another recorder answer them? Switch it off, and record them once, so that each has its test."
 _GONE_HINT = 'Restore it, or remove its snapshots one by one: traceforge snapshot rm ID --reason "…"'
 _SILENT_HINT = "Look for pytest_cmdline_main in a conftest.py, and for a module that is named pytest."
 _FAILED_HINT = "Let the command exit with the code of pytest; a conftest.py may change it."
@@ -78,7 +79,8 @@ def find_unselected_tests(
     prefix: str = "",
 ) -> Iterator[Finding]:
     """Tests, fixtures and imports with approved calls that did not run, although the command asks for their files;
-    and such files that are gone, unless all their calls are made elsewhere now.
+    such files that are gone, unless all their calls are made elsewhere now; and approved calls of no known test, as
+    of an imported cassette, where the command asks for the whole folder and no call was replayed.
 
     `prefix` is what the names of the files begin with in the current folder. `has_passed`: the command exited with 0;
     a failed run is red, and may have ended early.
@@ -92,6 +94,11 @@ def find_unselected_tests(
     gone_names: dict[str, None] = {}
     calls_by_scope = _list_calls(snapshots)
     renamed_tests = find_renamed_tests(calls_by_scope, tests)
+    unknown_calls = calls_by_scope.get("", ())
+    if unknown_calls and "" in asked_files and not used_ids and not observations.missed_scopes:
+        subject = "an approved call" if len(unknown_calls) == 1 else f"{len(unknown_calls)} approved calls"
+        message = f"no call was replayed; {subject} of no known test could not be compared"
+        yield Finding("(the tests)", "", IO, message, _UNKNOWN_TEST_HINT)
     for scope, approved_calls in sorted(calls_by_scope.items()):
         if (
             scope in outcomes

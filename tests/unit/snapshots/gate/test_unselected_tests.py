@@ -13,7 +13,11 @@ from support.sample_files import raw_response_of, snapshot_body
 from traceforge.config import load_config
 from traceforge.snapshots.approve.tree_commit import SnapshotChange
 from traceforge.snapshots.gate.gate_judgement import RunObservations
-from traceforge.snapshots.gate.unselected_tests import find_unselected_tests, find_whole_paths
+from traceforge.snapshots.gate.unselected_tests import (
+    find_unselected_tests,
+    find_whole_paths,
+    list_asked_files,
+)
 from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
 HERE = os.path.realpath(os.curdir)
@@ -98,3 +102,31 @@ def test_a_test_in_another_root_makes_as_many_calls_as_were_approved(
     )
 
     assert (["tests/test_a.py::test_b"] if is_found else []) == [finding.file for finding in found]
+
+
+@pytest.mark.parametrize(("words", "uses", "is_found"), [
+    (["pytest"], [], True),
+    (["pytest"], [("test_a.py::test_b", "one", 1)], False),
+    (["pytest", "tests"], [], False),  # A subset, which may make no call at all.
+])  # fmt: skip
+def test_a_call_of_no_known_test_is_unchecked_if_nothing_is_replayed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    uses: list[tuple[str, str, int]],
+    is_found: bool,
+) -> None:
+    """As that of an imported cassette: its own recorder may still answer in our place."""
+    monkeypatch.setenv("CI", "true")
+    project = Project(tmp_path / "project")
+    body = snapshot_body(id="one")
+    body["source"]["scopes"] = [{"scope": "", "calls": 1}]
+    project.approve(SnapshotChange("openai", "one", body, raw_response_of(body)))
+    snapshots = open_snapshots(load_config(str(project.folder)))
+    asked_files = list_asked_files(snapshots, words, str(project.folder))
+
+    findings = list(
+        find_unselected_tests(snapshots, {"test_a.py::test_b": "passed"}, asked_files, RunObservations(uses=uses))
+    )
+
+    assert (["(the tests)"] if is_found else []) == [finding.file for finding in findings]
