@@ -63,7 +63,7 @@ PYTEST_NAMES = frozenset({"pytest", "py.test"})
 AskedFiles = Mapping[str, bool]  # files that a command asks for, by their names in scopes: whether each is gone
 
 _HINT = "Run it, or list it in test.may_skip; a subset that the command itself names is not judged."
-_UNKNOWN_TEST_HINT = "Does another recorder answer them? Switch it off, and record them once: each gets its test then."
+_UNKNOWN_TEST_HINT = "Does another recorder answer them? Switch it off, and record them once: each gets its test."
 _GONE_HINT = 'Restore it, or remove its snapshots one by one: traceforge snapshot rm ID --reason "…"'
 _SILENT_HINT = "Look for pytest_cmdline_main in a conftest.py, and for a module that is named pytest."
 _FAILED_HINT = "Let the command exit with the code of pytest; a conftest.py may change it."
