@@ -150,23 +150,98 @@ def test_law(send):
 
 
 def test_a_suite_that_sends_what_was_recorded_is_green(tmp_path: Path) -> None:
-    """Calls that a filter of the suite takes out are not counted; unplayed interactions are listed."""
+    """Calls that a filter of the suite takes out are not counted."""
     tests = """
 def test_law(send):
     assert send(model="m") == "answer"
     assert send("https://ignored.example/") == "ignored"
 """
-    unused = post("https://api.openai.com/v1/embeddings?api_key=" + KEY)
-    project = make_project(tmp_path / "project", tests, test_law=[post(model="m"), unused])
+    project = make_project(tmp_path / "project", tests, test_law=[post(model="m")])
 
     ran = audit(project, "cassettes")
 
     assert 0 == ran.code, ran
     assert "NO DRIFT: 1 cassette test (1 call)\n" in ran.err
+
+
+LAW = """
+def test_law(send):
+    assert send(model="m") == "answer"
+"""
+
+
+def test_a_call_that_was_removed_is_not_green(tmp_path: Path) -> None:
+    """A recorded interaction that no test plays; where a test drifted, that decides."""
+    unused = post("https://api.openai.com/v1/embeddings?api_key=" + KEY)
+    project = make_project(tmp_path / "project", LAW, test_law=[post(model="m"), unused])
+    drifted = make_project(tmp_path / "drifted", LAW, test_law=[post(model="n"), unused])
+
+    ran = audit(project)
+
+    assert 3 == ran.code, ran
+    assert "NOT CHECKED: no drift in 1 cassette test (1 call); 1 part could not be checked\n" in ran.err
     assert (
         "recorded, and played by no test: 1 interaction\n    cassettes/test_law.json: interaction 1: POST " in ran.err
     )
+    assert ": no test played it any more: the call was removed, or the test did not reach it\n" in ran.err
     assert KEY not in ran.err
+    assert 1 == audit(drifted).code
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "not_run"),
+    [(("-x",), 3, ["test_bot.py::test_second", "test_bot.py::test_third"]), (("-x", "-k", "law or broken"), 0, [])],
+    ids=["stopped", "deselected"],
+)
+def test_tests_that_never_ran_are_not_green(
+    tmp_path: Path, words: tuple[str, ...], code: int, not_run: list[str]
+) -> None:
+    """A run that stops at a failure says how many tests it left out; those that were deselected are not missed."""
+    tests = f"{LAW}\n\ndef test_broken(): assert os.environ.get('NEVER')\n"
+    tests += "\n\ndef test_second(send): send(model='n')\n\n\ndef test_third(): pass\n"
+    project = make_project(tmp_path / "project", tests, test_law=[post(model="m")], test_second=[post(model="m")])
+
+    ran = audit(project, "--json", words=words)
+
+    report = report_of(ran)
+    assert (code, 1, not_run) == (ran.code, report["command_exit_code"], report["not_run"]), ran
+    messages = [finding["message"] for finding in report["findings"]]  # type: ignore[attr-defined]
+    expected = "2 of the collected tests did not run, so their calls were not compared"
+    assert ([expected] if code else []) == messages
+
+
+def test_a_test_that_left_its_cassette_is_not_green(tmp_path: Path) -> None:
+    """It was skipped, or failed as expected, after it loaded one; a test that was skipped before is not missed."""
+    tests = f"""{LAW}
+
+@pytest.mark.xfail
+def test_known(send):
+    assert os.environ.get("NEVER")
+
+
+def test_left(send):
+    pytest.skip("later")
+
+
+@pytest.mark.skip
+def test_off(send):
+    send(model="n")
+"""
+    cassettes = {name: [post(model="m")] for name in ("test_law", "test_known", "test_left", "test_off")}
+    project = make_project(tmp_path / "project", tests, **cassettes)
+
+    ran = audit(project, "--json")
+
+    report = report_of(ran)
+    assert (3, 0) == (ran.code, report["command_exit_code"])
+    message = (
+        "the test was skipped, or failed as expected, after it loaded a cassette, so calls that it has not reached "
+        "were not compared"
+    )
+    assert [("test_bot.py::test_known", message), ("test_bot.py::test_left", message)] == [
+        (finding["file"], finding["message"])
+        for finding in report["findings"]  # type: ignore[attr-defined]
+    ]
 
 
 def test_what_was_not_compared_is_not_green(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class DriftReport:
     unplayed: Sequence[RecordedInteraction]  # of cassettes that a test loaded
     cassettes: int  # that were loaded and are not empty
     unopened: Sequence[UnopenedCassette] = ()  # of the folder that was named
+    not_run: Sequence[str] = ()  # tests that were collected and selected
     unchecked: list[Finding] = field(default_factory=list)
 
     @property
@@ -131,6 +132,7 @@ def audit_cassettes(loaded: LoadedConfig, command: Sequence[str], folder: str | 
         [*observer.list_unplayed()],
         sum(bool(interactions) for interactions in observer.loaded.values()),
         [*unopened],
+        [*map(redactor.redact_label, run.suite.list_not_run())],
     )
     report.unchecked = [*_find_unchecked(report, run, observer)]
     return report
@@ -145,7 +147,7 @@ class _DriftObserver:
         self._played: set[tuple[str, int]] = set()
         self.loaded: dict[str, list[RecordedInteraction]] = {}
         self.opened: set[str] = set()  # real paths
-        self.loading_tests: set[str] = set()  # that loaded a cassette which is not empty
+        self.loading_tests: dict[str, set[str]] = {}  # by cassette that is not empty, as it is reported
         self.compared: Counter[str] = Counter()
         self.drifted: list[DriftedCall] = []
         self.unanswered: list[UnansweredCall] = []
@@ -153,7 +155,7 @@ class _DriftObserver:
     def add_loaded(self, scope: str, cassette: str, recorded: Sequence[tuple[str, str]]) -> None:
         self.opened.add(os.path.realpath(cassette))
         if recorded:
-            self.loading_tests.add(self._name_test(scope))
+            self.loading_tests.setdefault(self._name_cassette(cassette), set()).add(self._name_test(scope))
         if len(recorded) >= len(self.loaded.get(cassette, ())):
             self.loaded[cassette] = [
                 self._describe(cassette, index, method, url) for index, (method, url) in enumerate(recorded)
@@ -183,7 +185,10 @@ class _DriftObserver:
 
     def _describe(self, cassette: str, index: int, method: str, url: str) -> RecordedInteraction:
         label, safe_url = self._redactor.redact_label, self._redactor.redact_url(url).value
-        return RecordedInteraction(label(_relative(cassette)), index, label(method), safe_url)
+        return RecordedInteraction(self._name_cassette(cassette), index, label(method), safe_url)
+
+    def _name_cassette(self, cassette: str) -> str:
+        return self._redactor.redact_label(_relative(cassette))
 
     def _name_test(self, scope: str) -> str:
         return self._redactor.redact_label(scope) if scope else OUTSIDE
@@ -199,20 +204,38 @@ def _find_unchecked(report: DriftReport, run: CommandRun, observer: _DriftObserv
     for call in dict.fromkeys(report.unanswered):
         request = f"{call.method} {call.url}".strip() or "a call"
         yield Finding(call.scope, "", IO, f"{request} was not compared: {OUTCOMES.get(call.outcome, call.outcome)}")
-    for test in report.failed_tests:
-        if test in observer.loading_tests:
-            message = "the test failed, so calls that it has not reached were not compared"
-            yield Finding(test, "", IO, message)
+    yield from _find_unreached(report, observer.loading_tests)
     for cassette in report.unopened:
         if cassette.problem is not None:
             yield cassette.problem
     yield from _find_unseen(run)
+    if report.not_run:
+        tests = f"{len(report.not_run)} of the collected tests did not run"
+        yield Finding(COMMAND, "", IO, f"{tests}, so their calls were not compared", _NOT_RUN_HINT)
     if run.exit_code not in (0, TESTS_FAILED) or (run.exit_code and not report.tests):
         yield Finding(COMMAND, "", IO, f"the command ended with exit code {run.exit_code}, so tests may be missing")
     if not report.compared:
         yield Finding(COMMAND, "", IO, "no recorded interaction was played, so nothing was compared", _NOTHING_HINT)
 
 
+def _find_unreached(report: DriftReport, loading_tests: Mapping[str, set[str]]) -> Iterator[Finding]:
+    """Tests that did not get to the end of a cassette, and interactions that no test asked for."""
+    ended_early = {test: _ENDED_EARLY[outcome] for test, outcome in report.tests.items() if outcome in _ENDED_EARLY}
+    for test in sorted(ended_early.keys() & {test for tests in loading_tests.values() for test in tests}):
+        yield Finding(test, "", IO, f"{ended_early[test]}, so calls that it has not reached were not compared")
+    for interaction in report.unplayed:
+        if not loading_tests[interaction.cassette] <= ended_early.keys():
+            request = f"interaction {interaction.index}: {interaction.method} {interaction.url}"
+            yield Finding(interaction.cassette, "", IO, f"{request}: {_UNPLAYED}", _UNPLAYED_HINT)
+
+
+_ENDED_EARLY = {
+    "failed": "the test failed",
+    "skipped": "the test was skipped, or failed as expected, after it loaded a cassette",
+}
+_UNPLAYED = "no test played it any more: the call was removed, or the test did not reach it"
+_UNPLAYED_HINT = "Run all tests that use the cassette; if the call was removed on purpose, record the cassette again."
+_NOT_RUN_HINT = "Run without -x and --maxfail, or deselect the tests that shall not run: -k, -m, --deselect."
 _NOTHING_HINT = (
     "The audit observes vcrpy, pytest-recording and cassetter. Run the tests that use them, with recording enabled, "
     "in a Python that reads PYTHONPATH."

@@ -102,6 +102,7 @@ def drift_json(report: DriftReport) -> JSONObject:
             {"cassette": cassette.path, "interactions": cassette.interactions} for cassette in report.unopened
         ],
         "failed": [*report.failed_tests],
+        "not_run": [*report.not_run],
         "findings": [dict(finding.to_json()) for finding in report.unchecked],
     }
 

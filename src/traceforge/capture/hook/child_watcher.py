@@ -123,9 +123,10 @@ class ChildWatcher(Watcher):
         else:
             self._queries.query(write_frame({**head, "asked": True}))
 
-    def report_collection(self, tests: list[str], is_selection: bool) -> None:
-        """The tests that this process has collected; `is_selection`: not all of them run."""
-        self._sender.send(write_frame({"kind": "collected", "tests": tests, "selection": is_selection}))
+    def report_collection(self, tests: list[str], is_selection: bool, selected: list[str]) -> None:
+        """The tests that this process has collected; `is_selection`: only the `selected` ones are to run."""
+        head = {"kind": "collected", "tests": tests, "selection": is_selection, "selected": selected}
+        self._sender.send(write_frame(head))
 
     def report_loaded(self, cassette: str, recorded: list[tuple[str, str]]) -> None:
         """A recorder of the application has read a cassette with these methods and URLs."""

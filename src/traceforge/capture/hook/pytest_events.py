@@ -172,7 +172,9 @@ class _PytestEvents:
 
     def _send_collection(self, session: Any) -> None:
         try:
-            self._watcher.report_collection(list(self._collected), is_selection(session, self._collected))
+            selected = [_name_test(item) for item in session.items]
+            is_partial = is_selection(session, self._collected)
+            self._watcher.report_collection(list(self._collected), is_partial, selected)
         except Exception as exc:  # noqa: BLE001
             self._watcher.add_fault(exc)
 
@@ -197,4 +199,9 @@ def _read_outcome(report: Any) -> tuple[str, str]:
         event = outcome
     else:
         event = ""
-    return report.nodeid.replace("\x00", "(null)"), event
+    return _name_test(report), event
+
+
+def _name_test(source: Any) -> str:
+    """The node id of a test or of a report about it, as `callsite.current_test` has it."""
+    return str(source.nodeid).replace("\x00", "(null)")

@@ -127,7 +127,8 @@ class ProcessConnection:
             if head.get("asked"):
                 self._reply(write_frame({"kind": "heard"}))
         elif kind == "collected":
-            self._reports.suite.add_collection([str(test) for test in head["tests"]], bool(head["selection"]))
+            tests, selected = ([str(test) for test in head[name]] for name in ("tests", "selected"))
+            self._reports.suite.add_collection(tests, bool(head["selection"]), selected)
         elif kind == "refused":
             if self._reports._replay is not None:
                 self._reports._replay.count_refusal(str(head["why"]))

@@ -27,6 +27,7 @@ class SuiteEvents:
     call_workers: dict[str, str] = field(default_factory=dict)  # by the id of a call that went upstream
     collected: set[str] = field(default_factory=set)  # tests
     is_selection: bool = False  # not all collected tests were to run
+    selected: set[str] = field(default_factory=set)  # tests that were to run, where the process reports them
 
     def add_event(self, scope: str, event: str, worker: str = "") -> None:
         """A test began, perhaps again, or a phase of it ended, and its worst outcome counts; or a scope was opened.
@@ -45,10 +46,15 @@ class SuiteEvents:
         elif _OUTCOMES.index(event) >= _OUTCOMES.index(self.tests.get(scope, "passed")):
             self.tests[scope] = event
 
-    def add_collection(self, tests: Sequence[str], is_selection: bool) -> None:
-        """A process has collected its tests."""
+    def add_collection(self, tests: Sequence[str], is_selection: bool, selected: Sequence[str] = ()) -> None:
+        """A process has collected its tests, and is to run the `selected` ones."""
+        self.selected.update(selected)
         self.collected.update(tests)
         self.is_selection = self.is_selection or is_selection
+
+    def list_not_run(self) -> list[str]:
+        """The tests that were to run, and of which no outcome is known."""
+        return sorted(self.selected - self.tests.keys())
 
     def rename_scopes(
         self, name_scope: Callable[[str], str], is_chosen: Callable[[str], bool] = lambda _: True
@@ -67,6 +73,7 @@ class SuiteEvents:
             scope_starts=scope_starts,
             broken_scopes={name for name, _ in rename(self.broken_scopes)},
             collected={name for name, _ in rename(self.collected)},
+            selected={name for name, _ in rename(self.selected)},
         )
 
 
