@@ -150,7 +150,7 @@ def test_law(send):
 
 
 def test_a_suite_that_sends_what_was_recorded_is_green(tmp_path: Path) -> None:
-    """Calls that a filter of the suite takes out are not counted."""
+    """A call that a filter of the suite takes out is listed, and does not count if it is no model call."""
     tests = """
 def test_law(send):
     assert send(model="m") == "answer"
@@ -162,6 +162,7 @@ def test_law(send):
 
     assert 0 == ran.code, ran
     assert "NO DRIFT: 1 cassette test (1 call)\n" in ran.err
+    assert "and no model calls: 1 call\n    POST https://ignored.example/\n" in ran.err
 
 
 LAW = """
@@ -208,6 +209,37 @@ def test_tests_that_never_ran_are_not_green(
     messages = [finding["message"] for finding in report["findings"]]  # type: ignore[attr-defined]
     expected = "2 of the collected tests did not run, so their calls were not compared"
     assert ([expected] if code else []) == messages
+
+
+def test_a_model_call_that_the_recorder_ignores_is_not_green(tmp_path: Path) -> None:
+    """It was answered by nobody knows whom; its address is shown without secrets."""
+    url = f"http://127.0.0.1:9/ignored/v1/chat/completions?api_key={KEY}"
+    project = make_project(
+        tmp_path / "project", f"{LAW}    send({url!r}, model='n')\n", test_law=[post(model="m")]
+    )  # fmt: skip
+
+    ran = audit(project)
+
+    assert (3, False) == (ran.code, KEY in ran.err), ran
+    assert " was not compared: the recorder of the suite is set to ignore it\n" in ran.err
+
+
+def test_a_record_mode_that_never_plays_is_named(tmp_path: Path) -> None:
+    """The call may well match what was recorded."""
+    tests = "\n\ndef test_law(send):\n    with pytest.raises(RuntimeError):\n        send(model='m')\n"
+    project = make_project(tmp_path / "project", tests, test_law=[post(model="m")])
+    recorder = project / "vcr" / "cassette.py"
+    source = recorder.read_text().replace("    write_protected = True\n", "    record_mode = 'all'\n")
+    recorder.write_text(source.replace("bool([*self._responses(request)])", "False"))
+
+    ran = audit(project, "--json")
+
+    assert 3 == ran.code
+    assert [
+        "POST https://api.openai.com/v1/chat/completions was not compared: the record mode of its cassette never "
+        "plays what was recorded",
+        "no recorded interaction was played, so nothing was compared",
+    ] == [finding["message"] for finding in report_of(ran)["findings"]]  # type: ignore[attr-defined]
 
 
 def test_a_test_that_left_its_cassette_is_not_green(tmp_path: Path) -> None:

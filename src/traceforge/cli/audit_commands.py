@@ -42,8 +42,8 @@ def vcr(words: tuple[str, ...], as_json: bool, html: str, junit: str, sarif: str
     """Compare what a suite sends with its cassettes.
 
     Run COMMAND as it is, with its own cassettes and its own recorder: vcrpy, pytest-recording or cassetter. Each call
-    that a cassette answers is compared with the recorded request: method, path, query and body. Nothing is imported,
-    approved or written.
+    that a cassette answers is compared with the recorded request: method, path, query and body. TraceForge imports,
+    approves and writes nothing; the recorder of the suite is used as it is, and may write in its record mode.
 
     The report groups the differences by cause, and lists recorded interactions that no test played. With DIR, it also
     lists the cassettes in DIR that no test loaded. It goes to stderr, because stdout is COMMAND's.

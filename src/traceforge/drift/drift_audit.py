@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from traceforge.capture.hook.cassette_events import LIVE, NOT_HTTP, REFUSED, UNREADABLE
+from traceforge.capture.hook.cassette_events import IGNORED, LIVE, NEVER_PLAYED, NOT_HTTP, REFUSED, UNREADABLE
+from traceforge.capture.hook.model_call_rules import is_model_call, normalize_hosts
 from traceforge.capture.run.cassette_observer import PlayedInteraction, UnansweredCall
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.config import LoadedConfig, current_folder
@@ -32,6 +33,8 @@ OUTCOMES = {
     REFUSED: "no recorded interaction matches, so the recorder refused it",
     LIVE: "no recorded interaction matches, so it went live",
     NOT_HTTP: "the audit compares HTTP alone",
+    IGNORED: "the recorder of the suite is set to ignore it",
+    NEVER_PLAYED: "the record mode of its cassette never plays what was recorded",
     UNREADABLE: "its body has a type that the audit does not know",
 }
 
@@ -82,6 +85,7 @@ class DriftReport:
     cassettes: int  # that were loaded and are not empty
     unopened: Sequence[UnopenedCassette] = ()  # of the folder that was named
     not_run: Sequence[str] = ()  # tests that were collected and selected
+    ignored: Sequence[UnansweredCall] = ()  # by a filter of the suite, and no model calls; without secrets
     unchecked: list[Finding] = field(default_factory=list)
 
     @property
@@ -119,7 +123,7 @@ def audit_cassettes(loaded: LoadedConfig, command: Sequence[str], folder: str | 
         CannotRead: the folder does not exist.
     """
     redactor = Redactor.from_config(loaded.config)
-    observer = _DriftObserver(make_request_keyer(loaded), redactor)
+    observer = _DriftObserver(make_request_keyer(loaded), redactor, normalize_hosts(loaded.config.hosts))
     paths = [*list_cassette_files(folder)] if folder is not None else []
     run = run_command(command, loaded, NullRecorder(), cassettes=observer)
     unopened = read_unopened(path for path in paths if os.path.realpath(path) not in observer.opened)
@@ -133,6 +137,7 @@ def audit_cassettes(loaded: LoadedConfig, command: Sequence[str], folder: str | 
         sum(bool(interactions) for interactions in observer.loaded.values()),
         [*unopened],
         [*map(redactor.redact_label, run.suite.list_not_run())],
+        observer.ignored,
     )
     report.unchecked = [*_find_unchecked(report, run, observer)]
     return report
@@ -141,9 +146,10 @@ def audit_cassettes(loaded: LoadedConfig, command: Sequence[str], folder: str | 
 class _DriftObserver:
     """Compares interactions as they are played, so that no body is held longer. Implements `CassetteObserver`."""
 
-    def __init__(self, keyer: RequestKeyer, redactor: Redactor) -> None:
+    def __init__(self, keyer: RequestKeyer, redactor: Redactor, hosts: frozenset[str]) -> None:
         self._keyer = keyer
         self._redactor = redactor
+        self._hosts = hosts  # all of whose calls are model calls
         self._played: set[tuple[str, int]] = set()
         self.loaded: dict[str, list[RecordedInteraction]] = {}
         self.opened: set[str] = set()  # real paths
@@ -151,6 +157,7 @@ class _DriftObserver:
         self.compared: Counter[str] = Counter()
         self.drifted: list[DriftedCall] = []
         self.unanswered: list[UnansweredCall] = []
+        self.ignored: list[UnansweredCall] = []
 
     def add_loaded(self, scope: str, cassette: str, recorded: Sequence[tuple[str, str]]) -> None:
         self.opened.add(os.path.realpath(cassette))
@@ -173,7 +180,9 @@ class _DriftObserver:
 
     def add_unanswered(self, call: UnansweredCall) -> None:
         safe = self._describe(call.cassette, 0, call.method, call.url)
-        self.unanswered.append(
+        is_model = is_model_call(call.method or "POST", call.url, self._hosts)
+        calls = self.ignored if call.outcome == IGNORED and not is_model else self.unanswered
+        calls.append(
             call._replace(scope=self._name_test(call.scope), cassette=safe.cassette, method=safe.method, url=safe.url)
         )
 
@@ -223,8 +232,10 @@ def _find_unreached(report: DriftReport, loading_tests: Mapping[str, set[str]]) 
     ended_early = {test: _ENDED_EARLY[outcome] for test, outcome in report.tests.items() if outcome in _ENDED_EARLY}
     for test in sorted(ended_early.keys() & {test for tests in loading_tests.values() for test in tests}):
         yield Finding(test, "", IO, f"{ended_early[test]}, so calls that it has not reached were not compared")
+    never_played = {call.cassette for call in report.unanswered if call.outcome == NEVER_PLAYED}
     for interaction in report.unplayed:
-        if not loading_tests[interaction.cassette] <= ended_early.keys():
+        loaders = loading_tests[interaction.cassette]
+        if interaction.cassette not in never_played and not loaders <= ended_early.keys():
             request = f"interaction {interaction.index}: {interaction.method} {interaction.url}"
             yield Finding(interaction.cassette, "", IO, f"{request}: {_UNPLAYED}", _UNPLAYED_HINT)
 

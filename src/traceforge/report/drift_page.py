@@ -29,6 +29,7 @@ text-align:left;vertical-align:top}.soft{color:var(--soft)}
 def drift_html(report: DriftReport) -> str:
     """The whole result as a page."""
     findings = [f"{finding.file}: {finding.message}" for finding in report.unchecked]
+    ignored = [f"{call.scope}: {call.method} {call.url}" for call in report.ignored]
     unplayed = [f"{item.cassette}: interaction {item.index}: {item.method} {item.url}" for item in report.unplayed]
     return "".join(
         [
@@ -43,6 +44,7 @@ def drift_html(report: DriftReport) -> str:
             *_list_section("Not compared", findings),
             *_list_section("Recorded, and played by no test", unplayed),
             *_list_section("Loaded by no test", [cassette.path for cassette in report.unopened]),
+            *_list_section("Ignored by the recorder of the suite, and no model calls", ignored),
             *_list_section("Failed, whether or not they drifted", report.failed_tests),
             "</main></body></html>\n",
         ]

@@ -34,6 +34,10 @@ def drift_lines(report: DriftReport) -> Iterator[str]:
         yield f"loaded by no test: {count(len(report.unopened), 'cassette')}"
         yield from (f"    {one_line(cassette.path)}" for cassette in report.unopened[:LINES_SHOWN])
         yield from _more(len(report.unopened), LINES_SHOWN)
+    if report.ignored:
+        yield f"ignored by the recorder of the suite, and no model calls: {count(len(report.ignored), 'call')}"
+        yield from (f"    {one_line(f'{call.method} {call.url}'.strip())}" for call in report.ignored[:LINES_SHOWN])
+        yield from _more(len(report.ignored), LINES_SHOWN)
     if report.failed_tests:
         yield f"failed, whether or not they drifted: {count(len(report.failed_tests), 'test')}"
         yield from (f"    {one_line(test)}" for test in report.failed_tests[:LINES_SHOWN])
@@ -97,6 +101,7 @@ def drift_json(report: DriftReport) -> JSONObject:
             for call in report.drifted
         ],
         "unanswered": [dict(call._asdict()) for call in report.unanswered],
+        "ignored": [dict(call._asdict()) for call in report.ignored],
         "unplayed": [_interaction_json(interaction) for interaction in report.unplayed],
         "unopened": [
             {"cassette": cassette.path, "interactions": cassette.interactions} for cassette in report.unopened

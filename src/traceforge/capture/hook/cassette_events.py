@@ -10,6 +10,7 @@ the project once more: the pair that the recorder itself compares is what is rep
     vcr.cassette.Cassette._load                   reads the recorded interactions
     cassetter.cassette.scrub_interaction          takes secrets out of the request
     cassetter.cassette.Cassette.match             plays an interaction, or raises where nothing answers
+    cassetter.cassette.Cassette.should_bypass     true: a filter takes the request out
     cassetter.cassette.Cassette.load              reads the recorded interactions
 """
 
@@ -24,6 +25,8 @@ from .patches import Hook, Patches
 REFUSED, LIVE = "refused", "live"  # What became of a call that no recorded interaction answers.
 NOT_HTTP = "not HTTP"
 UNREADABLE = "unreadable"  # A body has a type that is not known.
+IGNORED = "ignored"  # A filter of the suite takes the call out.
+NEVER_PLAYED = "never played"  # The record mode plays nothing.
 OTHER_RECORDERS = ("betamax",)  # Recorders whose cassettes are not observed.
 
 
@@ -71,8 +74,8 @@ class _CassetteEvents:
         def wrap_can_play(can_play: Any) -> Any:
             def watched(cassette: Any, request: Any) -> Any:
                 result = can_play(cassette, request)
-                if not result and result is not None:
-                    self._guard(self._report_unanswered, cassette, request)
+                if not result:
+                    self._guard(self._report_unanswered, cassette, request, result is None)
                 return result
 
             return watched
@@ -122,6 +125,15 @@ class _CassetteEvents:
 
             return watched
 
+        def wrap_bypass(should_bypass: Any) -> Any:
+            def watched(cassette: Any, uri: str) -> Any:
+                result = should_bypass(cassette, uri)
+                if result:
+                    self._guard(self._watcher.report_unanswered, str(cassette.path), "", uri, IGNORED)
+                return result
+
+            return watched
+
         def wrap_other(play: Any) -> Any:
             def watched(cassette: Any, *args: Any, **kwargs: Any) -> Any:
                 self._guard(self._watcher.report_unanswered, str(cassette.path), "", "", NOT_HTTP)
@@ -132,6 +144,7 @@ class _CassetteEvents:
         patches.wrap(module, "scrub_interaction", wrap_scrub)
         patches.wrap(module.Cassette, "load", wrap_load)
         patches.wrap(module.Cassette, "match", wrap_match)
+        patches.wrap(module.Cassette, "should_bypass", wrap_bypass)
         for name in ("play_grpc", "play_ws"):
             if hasattr(module.Cassette, name):
                 patches.wrap(module.Cassette, name, wrap_other)
@@ -163,11 +176,16 @@ class _CassetteEvents:
         else:
             self._watcher.report_played(path, index, *requests)
 
-    def _report_unanswered(self, cassette: Any, request: Any) -> None:
+    def _report_unanswered(self, cassette: Any, request: Any, is_ignored: bool) -> None:
         """A client asks more than once for one request; it is the same object each time."""
         if getattr(self._compared, "unanswered", None) is not request:
             self._compared.unanswered = request
-            outcome = REFUSED if cassette.write_protected else LIVE
+            if is_ignored:
+                outcome = IGNORED
+            elif getattr(cassette, "record_mode", "") == "all":
+                outcome = NEVER_PLAYED
+            else:
+                outcome = REFUSED if cassette.write_protected else LIVE
             self._watcher.report_unanswered(str(cassette._path), request.method, request.uri, outcome)
 
 
