@@ -242,6 +242,17 @@ def test_a_record_mode_that_never_plays_is_named(tmp_path: Path) -> None:
     ] == [finding["message"] for finding in report_of(ran)["findings"]]  # type: ignore[attr-defined]
 
 
+def test_a_cassette_that_changes_during_the_run_is_named(tmp_path: Path) -> None:
+    """The recorder of the suite may write; the audit does not call that green."""
+    write = "    pathlib.Path('cassettes/test_law.json').write_text('{\"interactions\": []}')\n"
+    project = make_project(tmp_path / "project", LAW + write, test_law=[post(model="m")])
+
+    ran = audit(project)
+
+    assert 3 == ran.code, ran
+    assert "cassettes/test_law.json: IO the suite changed this cassette during the run, and nothing" in ran.err
+
+
 def test_a_test_that_left_its_cassette_is_not_green(tmp_path: Path) -> None:
     """It was skipped, or failed as expected, after it loaded one; a test that was skipped before is not missed."""
     tests = f"""{LAW}

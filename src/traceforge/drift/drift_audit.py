@@ -11,7 +11,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from traceforge.capture.hook.cassette_events import IGNORED, LIVE, NEVER_PLAYED, NOT_HTTP, REFUSED, UNREADABLE
+from traceforge.capture.hook.cassette_events import (
+    IGNORED,
+    LIVE,
+    NEVER_PLAYED,
+    NOT_HTTP,
+    REFUSED,
+    UNREADABLE,
+    digest_file,
+)
 from traceforge.capture.hook.model_call_rules import is_model_call, normalize_hosts
 from traceforge.capture.run.cassette_observer import PlayedInteraction, UnansweredCall
 from traceforge.capture.run.command_runner import CommandRun, run_command
@@ -150,6 +158,7 @@ class _DriftObserver:
         self._keyer = keyer
         self._redactor = redactor
         self._hosts = hosts  # all of whose calls are model calls
+        self._digests: dict[str, set[str]] = {}  # of each cassette, whenever it was loaded
         self._played: set[tuple[str, int]] = set()
         self.loaded: dict[str, list[RecordedInteraction]] = {}
         self.opened: set[str] = set()  # real paths
@@ -159,7 +168,8 @@ class _DriftObserver:
         self.unanswered: list[UnansweredCall] = []
         self.ignored: list[UnansweredCall] = []
 
-    def add_loaded(self, scope: str, cassette: str, recorded: Sequence[tuple[str, str]]) -> None:
+    def add_loaded(self, scope: str, cassette: str, recorded: Sequence[tuple[str, str]], digest: str) -> None:
+        self._digests.setdefault(cassette, set()).add(digest)
         self.opened.add(os.path.realpath(cassette))
         if recorded:
             self.loading_tests.setdefault(self._name_cassette(cassette), set()).add(self._name_test(scope))
@@ -185,6 +195,11 @@ class _DriftObserver:
         calls.append(
             call._replace(scope=self._name_test(call.scope), cassette=safe.cassette, method=safe.method, url=safe.url)
         )
+
+    def list_changed(self) -> list[str]:
+        """The cassettes that are not what they were when they were loaded."""
+        changed = (path for path, digests in self._digests.items() if digests != {digest_file(path)})
+        return sorted(map(self._name_cassette, changed))
 
     def list_unplayed(self) -> Iterator[RecordedInteraction]:
         for cassette, interactions in sorted(self.loaded.items()):
@@ -214,6 +229,10 @@ def _find_unchecked(report: DriftReport, run: CommandRun, observer: _DriftObserv
         request = f"{call.method} {call.url}".strip() or "a call"
         yield Finding(call.scope, "", IO, f"{request} was not compared: {OUTCOMES.get(call.outcome, call.outcome)}")
     yield from _find_unreached(report, observer.loading_tests)
+    for name in observer.list_changed():
+        yield Finding(
+            name, "", IO, "the suite changed this cassette during the run, and nothing compares what it wrote"
+        )
     for cassette in report.unopened:
         if cassette.problem is not None:
             yield cassette.problem

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import threading
+import zlib
 from typing import Any
 
 from .patches import Hook, Patches
@@ -156,7 +157,8 @@ class _CassetteEvents:
             self._watcher.add_fault(exc)
 
     def _report_loaded(self, path: Any, recorded: Any) -> None:
-        self._watcher.report_loaded(str(path), [(request.method, request.uri) for request in recorded])
+        recorded = [(request.method, request.uri) for request in recorded]
+        self._watcher.report_loaded(str(path), recorded, digest_file(str(path)))
 
     def _report_vcrpy(self, cassette: Any) -> None:
         recorded, sent = self._compared.pair
@@ -187,6 +189,16 @@ class _CassetteEvents:
             else:
                 outcome = REFUSED if cassette.write_protected else LIVE
             self._watcher.report_unanswered(str(cassette._path), request.method, request.uri, outcome)
+
+
+def digest_file(path: str) -> str:
+    """What tells whether a cassette changes; "" where there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return ""
+    return f"{len(data)}-{zlib.crc32(data):08x}"  # hashlib takes longer to load, in every process
 
 
 def _describe(request: Any) -> tuple[dict[str, str], bytes]:

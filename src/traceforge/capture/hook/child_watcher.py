@@ -1,7 +1,7 @@
 """The watcher of a process that `traceforge run` has started: hands each call to the parent process.
 
 In: the settings in `TRACEFORGE_RUN`, as `bootstrap.py` reads them. Out: frames; in a replay, the parent's responses.
-Never: imports a client, or reads a file of the application.
+Never: imports a client, or reads a file of the application, but for the cassettes of an audit.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ class ChildWatcher(Watcher):
         head = {"kind": "collected", "tests": tests, "selection": is_selection, "selected": selected}
         self._sender.send(write_frame(head))
 
-    def report_loaded(self, cassette: str, recorded: list[tuple[str, str]]) -> None:
-        """A recorder of the application has read a cassette with these methods and URLs."""
-        self._send_cassette_event("loaded", cassette, {"recorded": recorded})
+    def report_loaded(self, cassette: str, recorded: list[tuple[str, str]], digest: str) -> None:
+        """A recorder of the application has read a cassette with these methods and URLs, and this digest."""
+        self._send_cassette_event("loaded", cassette, {"recorded": recorded, "digest": digest})
 
     def report_played(
         self, cassette: str, index: int, recorded: tuple[dict[str, str], bytes], sent: tuple[dict[str, str], bytes]

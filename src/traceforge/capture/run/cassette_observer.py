@@ -43,8 +43,8 @@ class UnansweredCall(NamedTuple):
 class CassetteObserver(Protocol):
     """Receives the events of all processes, one at a time."""
 
-    def add_loaded(self, scope: str, cassette: str, recorded: Sequence[tuple[str, str]]) -> None:
-        """A cassette was read: the methods and URLs of its interactions."""
+    def add_loaded(self, scope: str, cassette: str, recorded: Sequence[tuple[str, str]], digest: str) -> None:
+        """A cassette was read: the methods and URLs of its interactions, and the digest of the file."""
 
     def add_played(self, interaction: PlayedInteraction) -> None:
         """A recorded interaction answered a request."""
@@ -55,7 +55,7 @@ class CassetteObserver(Protocol):
 
 def _add_loaded(observer: CassetteObserver, head: dict[str, Any], pieces: list[bytes]) -> None:
     recorded = [(str(method), str(url)) for method, url in head["recorded"]]
-    observer.add_loaded(str(head["scope"]), str(head["cassette"]), recorded)
+    observer.add_loaded(str(head["scope"]), str(head["cassette"]), recorded, str(head["digest"]))
 
 
 def _add_played(observer: CassetteObserver, head: dict[str, Any], pieces: list[bytes]) -> None:
