@@ -179,36 +179,3 @@ def test_the_trace_of_a_call_that_ends_after_the_purge_is_removed(target: str, k
         assert [] == search_files("a late secret", traces)
         assert [None] == [row.trace_id for row in store.read(lambda tx: tx.fetch_all(select(responses)))]
         writer.seal()
-
-
-def test_a_purge_in_another_folder_reports_the_traces_that_it_did_not_find(
-    target: str, keys: str, tmp_path: Path
-) -> None:
-    """They are not counted as removed, until they are removed where they were recorded."""
-    from support.context_builders import branch_ids
-    from support.purge_rows import insert_response, purged_ids, search_files, trace_with_text
-    from traceforge.context.model.inputs import NewSnapshot
-    from traceforge.context.purge.purge_jobs import remove_traces_left
-    from traceforge.traces.spool import SpoolWriter
-
-    traces, trace = tmp_path / "traces", trace_with_text("a secret elsewhere")
-    writer = SpoolWriter(str(traces))
-    writer.append(trace)
-    with closing(Store.open(target, keys=keys, traces_dir=str(tmp_path / "another"))) as store:
-        talk = new_session(store)
-        append_event(store, talk, "secret")
-        snapshot = store.create_snapshot(*branch_ids(talk), NewSnapshot())
-        insert_response(store, snapshot.id, "secret", trace_id=trace.summary.id)
-        receipt = purge(store, talk.id)
-        again = remove_traces_left(store, receipt.purge_job_id)
-    assert search_files("a secret elsewhere", traces)
-    with closing(Store.open(target, keys=keys, traces_dir=str(traces))) as store:
-        completed = remove_traces_left(store, receipt.purge_job_id)
-    writer.seal()
-
-    assert set() == purged_ids(receipt, "trace")
-    assert [(1, [trace.summary.id])] == [(group.count, group.ids) for group in receipt.not_found]
-    assert receipt == again
-    assert {trace.summary.id} == purged_ids(completed, "trace")
-    assert [] == completed.not_found
-    assert [] == search_files("a secret elsewhere", traces)
