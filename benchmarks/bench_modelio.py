@@ -62,9 +62,8 @@ def _record(folder: Path) -> None:
     """Record all measured calls."""
     answer = Completion(ANSWER, 100, 200)
     redactor = Redactor()
-    with RecordingSession(
-        folder / "recorded.json", CallableAdapter(lambda _, __: answer), redactor=redactor
-    ) as session:
+    adapter = CallableAdapter(lambda _, __: answer)
+    with RecordingSession(folder / "recorded.json", adapter, redactor=redactor, overwrite=True) as session:
         for number in range(CALLS):
             session.adapter.complete(f"{PROMPT}{number}")
 

@@ -197,8 +197,8 @@ def _store_rows(folder: Path) -> Iterator[Row]:
     environment = {**os.environ, "TRACEFORGE_TRACES_DIR": str(folder)}
     list_page = [command, "trace", "list", "--json"]
     find = [command, "trace", "search", "lantern", "harbour", "--json"]
-    assert len(json.loads(_run(list_page, environment))) == 20
-    assert json.loads(_run(find, environment)), "the search found nothing"
+    assert len(json.loads(_run(list_page, environment))["data"]) == 20
+    assert json.loads(_run(find, environment))["data"], "the search found nothing"
     names = [sys.executable, "-c", _NEWEST, str(folder)]
     grep = ["grep", "-rlm1", "--include=*.json", "lantern", str(folder)]
     yield _wait(
