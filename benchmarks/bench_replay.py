@@ -107,7 +107,7 @@ def library_of(keys: RequestKeyer, count: int) -> Library:
     recordings = []
     for number in range(count):
         request = keys.key_request("POST", URL, HEADERS, body_of(number))
-        question = request.key_fields if number < FEW else KeyFields("", "", (), (), None)
+        question = request.key_fields if number < FEW else KeyFields("", "", "", (), (), None)
         recordings.append(Recording(str(number), request.key, "", request.endpoint, Canned(answer, question)))
     return Library(recordings)
 
