@@ -1,0 +1,1 @@
+"""The rows of `test_specifications.py`, by specification."""
