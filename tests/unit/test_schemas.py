@@ -19,6 +19,7 @@ from support.example_counts import scale_examples
 from support.format_examples import FORMATS
 from support.format_values import good_values
 from support.json_mutations import mutate, mutations
+from support.json_places import replace_at
 from support.json_texts import fuzz
 from traceforge.schemas import NAMES, load_schema
 
@@ -174,11 +175,7 @@ def test_rules_that_a_schema_cannot_express_are_checked_by_the_reader(
     name: str, path: list[Any], value: Any, rule: str
 ) -> None:
     """The rules that docs/reference lists under that heading."""
-    document = FORMATS[name].examples[0]()
-    place = document
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+    document = replace_at(FORMATS[name].examples[0](), tuple(path), value)
 
     assert {rule} == {finding.rule for finding in FORMATS[name].check(document)}
     assert _validator(name).is_valid(document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from support.format_examples import FORMATS, SPECIFIED_TRACE, full_record
 from support.json_mutations import Mutation, mutate, mutations
+from support.json_places import remove_at, replace_at
 from support.json_texts import fuzz
 from traceforge.canon import exact_canonical_bytes, parse_exact_json, parse_json
 from traceforge.compare.compared_call import ComparedCall
@@ -63,15 +63,6 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from _leaves(child, (*path, key))
 
 
-def _replace_leaf(value: Any, path: tuple[Any, ...], leaf: Any) -> Any:
-    changed = copy.deepcopy(value)
-    parent = changed
-    for key in path[:-1]:
-        parent = parent[key]
-    parent[path[-1]] = leaf
-    return changed
-
-
 def _respelled(value: Any) -> Any:
     """The same JSON with keys in another order, and integers as floats."""
     if isinstance(value, dict):
@@ -96,7 +87,7 @@ def _trace_call(body: Any) -> ComparedCall | None:
 def test_every_changed_leaf_of_a_request_is_a_change(leaf: Any) -> None:
     """In both directions, with any replacement."""
     for path in _leaves(REQUEST):
-        changed = _replace_leaf(REQUEST, path, leaf)
+        changed = replace_at(REQUEST, path, leaf)
         if not is_same_json(REQUEST, changed):
             assert compare(_call(REQUEST), _call(changed)).has_changed, path
             assert compare(_call(changed), _call(REQUEST)).has_changed, path
@@ -104,11 +95,7 @@ def test_every_changed_leaf_of_a_request_is_a_change(leaf: Any) -> None:
 
 def test_every_removed_member_of_a_request_is_a_change() -> None:
     for path in _leaves(REQUEST):
-        changed = copy.deepcopy(REQUEST)
-        parent: Any = changed
-        for key in path[:-1]:
-            parent = parent[key]
-        del parent[path[-1]]
+        changed = remove_at(REQUEST, path)
 
         assert compare(_call(REQUEST), _call(changed)).has_changed, path
 
