@@ -19,6 +19,7 @@ from functools import lru_cache
 from traceforge.capture.hook.pytest_scopes import PREFIX as SHARED_PREFIX
 from traceforge.errors import CannotRead
 from traceforge.files import read_file
+from traceforge.redact.redactions import REDACTED
 
 _IMPORT = "import of "
 COMMAND_PREFIX = "$ "  # starts the scope of a command
@@ -153,7 +154,7 @@ def narrow_command(words: Sequence[str], scopes: Sequence[str]) -> list[str]:
     """The command, narrowed to these tests: for pytest, their node ids replace its paths.
 
     Where that is long, their files do; where even that is long, or a test cannot be found from this folder, the
-    command stays as it is.
+    command stays as it is. A case whose name was redacted is named by its test, because pytest knows the real name.
     """
     index = next(
         (position for position, word in enumerate(words) if os.path.basename(word) in ("pytest", "py.test")), None
@@ -165,7 +166,8 @@ def narrow_command(words: Sequence[str], scopes: Sequence[str]) -> list[str]:
         for before, word in zip(words[index:], words[index + 1 :], strict=False)
         if word.startswith("-") or before in _OPTIONS_WITH_VALUE or not _is_test_path(word)
     ]
-    for chosen in (scopes, list(dict.fromkeys(map(_file_of, scopes)))):
+    tests = (scope.partition("[")[0] if REDACTED in scope else scope for scope in scopes)
+    for chosen in (list(dict.fromkeys(tests)), list(dict.fromkeys(map(_file_of, scopes)))):
         if len(shlex.join(chosen)) <= TESTS_LENGTH_MAX:
             return [*words[: index + 1], *options, *chosen]
     return list(words)

@@ -46,6 +46,7 @@ def test_a_test_counts_as_removed_only_if_that_is_certain(tmp_path: Path, scope:
         ("pytest -q", [f"{name}.py::t[{n:040}]" for n in range(90) for name in "ba"], "pytest -q b.py a.py"),
         ("pytest -q .", [f"folder/{n:040}.py::t" for n in range(9)], "pytest -q ."),
         ("pytest -c a.py --ignore b.py -k t b.py", ["b.py::t"], "pytest -c a.py --ignore b.py -k t b.py::t"),
+        ("pytest", ["a.py::t[[REDACTED]]", "a.py::t[[REDACTED]-2]", "b.py::t[x]"], "pytest a.py::t 'b.py::t[x]'"),
         ("pytest", ["elsewhere/a.py::t"], "pytest"),
         ("python agent.py", [], "python agent.py"),
         ("tox run", ["a.py::t"], "tox run"),
