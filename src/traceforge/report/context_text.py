@@ -78,12 +78,17 @@ def purge_job_line(job: PurgeJob) -> str:
 
 
 def receipt_lines(receipt: Receipt) -> list[str]:
-    """What a purge removed, what it made unreadable, and the generation after it."""
+    """What a purge removed, what it made unreadable, what it did not find, and the generation after it."""
     lines = [f"receipt {receipt.id} of {receipt.purge_job_id}, generation {receipt.generation}"]
     for label, groups in (("removed", receipt.removed), ("no longer readable", receipt.invalidated)):
         for group in groups:
             lines.append(f"{label}: {count(group.count, group.kind.replace('_', ' '))}")
             lines += [f"  {name}" for name in group.ids]
+    for group in receipt.not_found:
+        lines.append(f"not found in this traces folder: {count(group.count, group.kind)}")
+        lines += [f"  {name}" for name in group.ids]
+        lines.append("A server that recorded them removes them within seconds. Without one, run this where they are:")
+        lines.append(f"  traceforge context purge traces {receipt.purge_job_id}")
     return lines if len(lines) > 1 else [*lines, "nothing to remove"]
 
 

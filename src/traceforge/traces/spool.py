@@ -262,8 +262,8 @@ def parse_segment(data: bytes, start: int = 0) -> SpoolSegment:
     return SpoolSegment(frames, end, damaged, len(data) - end)
 
 
-def blank_frames(path: str, ids: Collection[str]) -> int:
-    """Overwrite the frames of these traces in place, also while the owner appends; return how many.
+def blank_frames(path: str, ids: Collection[str]) -> list[str]:
+    """Overwrite the frames of these traces in place, also while the owner appends; return the id of each frame.
 
     Raises:
         CannotWrite: the segment is not writable.
@@ -271,11 +271,11 @@ def blank_frames(path: str, ids: Collection[str]) -> int:
     segment = read_segment(path)
     matching = [frame for frame in segment.frames if frame.summary.id in ids] if segment is not None else []
     if not matching:
-        return 0
+        return []
     try:
         descriptor = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
-        return 0
+        return []
     except OSError as exc:
         raise CannotWrite(path, exc) from None
     try:
@@ -289,7 +289,7 @@ def blank_frames(path: str, ids: Collection[str]) -> int:
         raise CannotWrite(path, exc) from None
     finally:
         os.close(descriptor)
-    return len(matching)
+    return [frame.summary.id for frame in matching]
 
 
 def _blank_frame(size: int) -> bytes:

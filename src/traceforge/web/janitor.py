@@ -1,5 +1,5 @@
-"""Background work of a server: resume replay runs and purges whose process died, purge expired content, and write
-recorded traces to files.
+"""Background work of a server: resume replay runs and purges whose process died, remove traces that a purge elsewhere
+did not find, purge expired content, and write recorded traces to files.
 
 Never: delays a request, or stops because one of its steps fails: the other steps run, and it is tried again.
 """
@@ -14,7 +14,7 @@ from traceforge.context.api.project_operations import list_every_project
 from traceforge.context.comparison.replay_worker import resume_replay_runs
 from traceforge.context.project_store import Store
 from traceforge.context.purge.expired_content import purge_expired
-from traceforge.context.purge.purge_jobs import finish_purges
+from traceforge.context.purge.purge_jobs import RemainingTraces, finish_purges
 from traceforge.errors import TraceForgeError
 
 EVERY_S = 5.0
@@ -29,10 +29,11 @@ def running_janitor(store: Store, every_s: float = EVERY_S, fail: ReportFailure 
     `fail` gets unexpected errors. A database that cannot be reached for a while is not one.
     """
     over = threading.Event()
+    steps = (_resume_runs, finish_purges, RemainingTraces().remove, purge_expired, _settle)
 
     def work() -> None:
         while True:
-            for step in (_resume_runs, finish_purges, purge_expired, _settle):
+            for step in steps:
                 try:
                     step(store)
                 except TraceForgeError:

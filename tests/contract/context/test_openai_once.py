@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,8 +18,10 @@ from support.operation_store import Store
 from support.store_servers import RunningServer, run_server
 from support.upstream import ScriptedResponse, Upstream
 from traceforge.clock import now, pinned
+from traceforge.context.comparison.replay_worker import execute_run
 from traceforge.context.model.inputs import NewPurge, NewReplayRun
 from traceforge.context.model.objects import Progress
+from traceforge.context.model_calls import ModelClients
 from traceforge.context.responses.openai_shape import read_chat
 from traceforge.context.responses.response_generation import RunningResponse
 from traceforge.web.openai_api import ENDPOINTS
@@ -284,28 +287,33 @@ def test_a_session_continues_only_with_its_own_tools_and_schema(
 
 
 @pytest.mark.counted("purge")
-def test_purging_an_answer_s_event_purges_its_response(model_store: Store, site: RunningServer) -> None:
+def test_purging_an_answer_s_event_purges_its_response(
+    model_store: Store, upstream: Upstream, tmp_path: Path
+) -> None:
     """With its trace, its stored response and the replay results that hold it; the question stays."""
-    session = new_session(model_store)
-    body = {"model": "bot", "session_id": session.id, "input": "Count."}
-    first = site.http.post("/v2/responses", json=body, headers=KEY).json()
-    pair = NewReplayRun(baseline="bot", candidate="bot", snapshot_ids=[first["snapshot_id"]])
-    run = model_store.create_replay_run(pair)
-    for _ in range(200):
-        if model_store.get_replay_run(run.id).status is Progress.COMPLETED:
-            break
-        threading.Event().wait(0.05)
+    models = ModelClients({"openai": upstream.url}, traces_dir=str(tmp_path))
+    store = Store(model_store.database, model_store.keyring, model_store.project_id, models)
+    with run_server(store) as site:
+        body = {"model": "bot", "session_id": new_session(store).id, "input": "Count."}
+        first = site.http.post("/v2/responses", json=body, headers=KEY).json()
+        pair = NewReplayRun(baseline="bot", candidate="bot", snapshot_ids=[first["snapshot_id"]])
+        run = execute_run(store, store.create_replay_run(pair, start=False).id)
+        models.drain_traces()
+        recorded = {path.stem.rpartition("_")[2] for path in tmp_path.glob("*.json")}
 
-    job = model_store.create_purge_job(NewPurge(targets=[first["event_id"]]))
+        job = store.create_purge_job(NewPurge(targets=[first["event_id"]]))
 
-    removed = {removal.kind: removal.ids for removal in model_store.get_receipt(job.id).removed}
-    response = site.http.post("/v2/responses", json=body, headers=KEY)
+        removed = {removal.kind: removal.ids for removal in store.get_receipt(job.id).removed}
+        response = site.http.post("/v2/responses", json=body, headers=KEY)
+        purged = [
+            site.http.get(f"/v2/{path}") for path in (f"responses/{first['id']}", f"replay-runs/{run.id}/report")
+        ]
     assert [first["event_id"]] == removed["event"]
     assert [first["id"]] == removed["response"]
-    assert first["trace_id"] in removed["trace"]
+    assert first["trace_id"] in recorded
+    assert recorded == set(removed["trace"])
+    assert [] == list(tmp_path.glob("*.json"))
     assert [f"{run.id}/0"] == removed["replay_item"]
-    assert 410 == response.status_code
-    assert 410 == site.http.get(f"/v2/responses/{first['id']}").status_code
-    assert 410 == site.http.get(f"/v2/replay-runs/{run.id}/report").status_code
-    assert model_store.verify_snapshot(first["snapshot_id"]).valid
-    assert model_store.verify().valid
+    assert [410, 410, 410] == [answer.status_code for answer in (response, *purged)]
+    assert store.verify_snapshot(first["snapshot_id"]).valid
+    assert store.verify().valid

@@ -267,7 +267,7 @@ def test_traces_are_removed_from_spool_files_and_archive(tmp_path: Path) -> None
     purged_traces = purge_traces(str(tmp_path), ids)
 
     assert (
-        PurgedTraces(files=2, frames=1, archived=32, segments=1) == purged_traces
+        PurgedTraces(files=2, frames=1, archived=32, segments=1, ids=frozenset(ids)) == purged_traces
     )  # A trace with its chunks is two files.
     assert [] == search_files(MARKER, tmp_path)
     assert PurgedTraces() == purge_traces(str(tmp_path), ids)

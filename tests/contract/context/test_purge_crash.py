@@ -5,19 +5,25 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 
 from support.concurrent_writers import check_events, run_all
-from support.context_builders import append_event, list_all_events, new_artifact, new_session
+from support.context_builders import append_event, branch_ids, list_all_events, new_artifact, new_session
 from support.operation_store import Store
-from support.purge_rows import purge
-from traceforge.context.model.inputs import NewPurge
-from traceforge.context.purge.purge_jobs import create_purge_job
+from support.purge_rows import insert_response, purge, purged_ids, search_files, trace_with_text
+from traceforge.context.model.inputs import NewPurge, NewSnapshot
+from traceforge.context.model.objects import Receipt
+from traceforge.context.purge.purge_jobs import RemainingTraces, create_purge_job, remove_remaining_traces
+from traceforge.context.storage.tables import responses
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
+from traceforge.traces.spool import SpoolWriter
+from traceforge.web.janitor import running_janitor
 
 pytestmark = pytest.mark.counted("purge")
 
@@ -154,14 +160,6 @@ def test_a_job_that_was_not_started_runs_when_the_store_is_opened(target: str, k
 
 def test_the_trace_of_a_call_that_ends_after_the_purge_is_removed(target: str, keys: str, tmp_path: Path) -> None:
     """The response is purged while the call runs; the end of the call notes the trace, and it is removed."""
-    from sqlalchemy import select, update
-
-    from support.context_builders import branch_ids
-    from support.purge_rows import insert_response, search_files, trace_with_text
-    from traceforge.context.model.inputs import NewSnapshot
-    from traceforge.context.storage.tables import responses
-    from traceforge.traces.spool import SpoolWriter
-
     traces, trace = tmp_path / "traces", trace_with_text("a late secret")
     with closing(Store.open(target, keys=keys, traces_dir=str(traces))) as store:
         talk = new_session(store)
@@ -179,3 +177,82 @@ def test_the_trace_of_a_call_that_ends_after_the_purge_is_removed(target: str, k
         assert [] == search_files("a late secret", traces)
         assert [None] == [row.trace_id for row in store.read(lambda tx: tx.fetch_all(select(responses)))]
         writer.seal()
+
+
+def _purge_elsewhere(target: str, keys: str, folder: Path, trace_id: str) -> Receipt:
+    """Purge a session whose response has this trace, by a process whose traces are in `folder`."""
+    with closing(Store.open(target, keys=keys, traces_dir=str(folder))) as store:
+        talk = new_session(store)
+        append_event(store, talk, "secret")
+        snapshot = store.create_snapshot(*branch_ids(talk), NewSnapshot())
+        insert_response(store, snapshot.id, "secret", trace_id=trace_id)
+        return purge(store, talk.id)
+
+
+def test_a_purge_in_another_folder_reports_the_traces_that_it_did_not_find(
+    target: str, keys: str, tmp_path: Path
+) -> None:
+    """They are not counted as removed, until they are removed where they were recorded."""
+    traces, another, trace = tmp_path / "traces", tmp_path / "another", trace_with_text("a secret elsewhere")
+    writer = SpoolWriter(str(traces))
+    writer.append(trace)
+    receipt = _purge_elsewhere(target, keys, another, trace.summary.id)
+    with closing(Store.open(target, keys=keys, traces_dir=str(another))) as store:
+        again = remove_remaining_traces(store, receipt.purge_job_id)
+    assert search_files("a secret elsewhere", traces)
+    with closing(Store.open(target, keys=keys, traces_dir=str(traces))) as store:
+        completed = remove_remaining_traces(store, receipt.purge_job_id)
+    writer.seal()
+
+    assert set() == purged_ids(receipt, "trace")
+    assert [(1, [trace.summary.id])] == [(group.count, group.ids) for group in receipt.not_found]
+    assert receipt == again
+    assert {trace.summary.id} == purged_ids(completed, "trace")
+    assert [] == completed.not_found
+    assert [] == search_files("a secret elsewhere", traces)
+
+
+def test_a_server_removes_its_traces_after_a_purge_in_another_folder(target: str, keys: str, tmp_path: Path) -> None:
+    """Its janitor looks for what the purge did not find, and adds it to the receipt."""
+    traces, trace = tmp_path / "traces", trace_with_text("a secret elsewhere")
+    writer = SpoolWriter(str(traces))
+    writer.append(trace)
+    with (
+        closing(Store.open(target, keys=keys, traces_dir=str(traces))) as store,
+        running_janitor(store, every_s=0.05),
+    ):
+        job_id = _purge_elsewhere(target, keys, tmp_path / "another", trace.summary.id).purge_job_id
+        end = time.monotonic() + 60
+        while (receipt := store.get_receipt(job_id)).not_found and time.monotonic() < end:
+            time.sleep(0.05)
+    writer.seal()
+
+    assert ([], {trace.summary.id}) == (receipt.not_found, purged_ids(receipt, "trace"))
+    assert [] == search_files("a secret elsewhere", traces)
+
+
+def test_a_late_trace_that_another_process_did_not_find_is_removed_by_the_server(
+    target: str, keys: str, tmp_path: Path
+) -> None:
+    """A call ends after its response was purged, and a command elsewhere opens the store before the janitor."""
+    traces, another = tmp_path / "traces", tmp_path / "another"
+    gone, late = trace_with_text("a secret elsewhere"), trace_with_text("a secret elsewhere", 1)
+    writer = SpoolWriter(str(traces))
+    writer.append(late)
+    job_id = _purge_elsewhere(target, keys, another, gone.summary.id).purge_job_id
+    with closing(Store.open(target, keys=keys, traces_dir=str(traces))) as store:
+        remaining = RemainingTraces()
+        remaining.remove(store)
+        first = store.get_receipt(job_id)
+        store.write(lambda tx: tx.execute(update(responses).values(trace_id=late.summary.id)))
+        with closing(Store.open(target, keys=keys, traces_dir=str(another))):
+            second = store.get_receipt(job_id)
+        remaining.remove(store)
+        third = store.get_receipt(job_id)
+    writer.seal()
+
+    assert [[gone.summary.id]] == [group.ids for group in first.not_found]
+    assert [sorted([gone.summary.id, late.summary.id])] == [group.ids for group in second.not_found]
+    assert [[gone.summary.id]] == [group.ids for group in third.not_found]
+    assert {late.summary.id} == purged_ids(third, "trace")
+    assert [] == search_files("a secret elsewhere", traces)

@@ -20,6 +20,7 @@ from traceforge.cli.output import confirm_or_exit, print_json_list
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress
 from traceforge.context.purge.expired_content import purge_expired
+from traceforge.context.purge.purge_jobs import remove_remaining_traces
 from traceforge.errors import StoreUnavailable
 from traceforge.report.context_text import purge_job_line, receipt_lines
 from traceforge.terminal import print_text
@@ -72,6 +73,20 @@ def expired(client: Client, as_json: bool) -> None:
         print_text("nothing has expired")
     for receipt in receipts if not as_json else ():
         print_result(receipt, receipt_lines, as_json)
+
+
+@purge.command()
+@click.argument("job_id", metavar="JOB")
+@with_client
+def traces(client: Client, job_id: str, as_json: bool) -> None:
+    """Remove traces that a completed purge did not find.
+
+    The store does not know where a trace was recorded: a purge removes those of the project it runs in, and its
+    receipt lists the others. Run this in the project where they are, with the same database.
+    """
+    if client.store is None:
+        raise click.UsageError("Run this in the folder of the traces, and name the database with --db.")
+    print_result(remove_remaining_traces(client.store, job_id), receipt_lines, as_json)
 
 
 add_list_command(

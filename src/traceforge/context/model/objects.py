@@ -430,7 +430,7 @@ class Removed(Struct, kw_only=True, frozen=True):
 
 
 class Receipt(Struct, kw_only=True, frozen=True):
-    """What a purge removed, what it made unreadable, and the generation after it."""
+    """What a purge removed, what it made unreadable, what it did not find, and the generation after it."""
 
     id: ReceiptId
     object: Literal["purge_receipt"] = "purge_receipt"
@@ -438,6 +438,7 @@ class Receipt(Struct, kw_only=True, frozen=True):
     project_id: ProjectId
     removed: list[Removed]
     invalidated: list[Removed]
+    not_found: list[Removed] = []  # Traces that were not in the traces folder of the process that purged.
     generation: Count
     created_at: Time
 

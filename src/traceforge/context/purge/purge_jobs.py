@@ -11,24 +11,30 @@ A job has four steps, each of which may be repeated:
    receipt is stored. A transaction that seals content locks the project's row, so none seals under the old key.
 3. The old key is destroyed. From here on no older copy of the database can be read: no backup, no write-ahead log, no
    freed page.
-4. The traces of the model calls are removed, and the job is completed. Only now the receipt can be read.
+4. The traces of the model calls are removed from the traces folder of this process, and the job is completed. Only
+   now the receipt can be read. It also counts the traces that were not there: the store does not know in which folder
+   a trace was recorded. They stay `pending`: a server looks for them in its own folder (`RemainingTraces`), and
+   `remove_remaining_traces` removes them by hand.
 
 One process at a time purges with one keyring.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
-from sqlalchemy import insert, select, update
+from msgspec.structs import replace
+from sqlalchemy import func, insert, select, update
 
 from traceforge.clock import now_text
 from traceforge.context.model.inputs import NewPurge
 from traceforge.context.model.objects import Progress, PurgeJob, Receipt, Removed
 from traceforge.context.project_store import Store
 from traceforge.context.purge.purge_reach import IDS_PER_STATEMENT, PurgeReach, find_reach
-from traceforge.context.purge.purge_removal import remove_content, rewrap_keys
+from traceforge.context.purge.purge_removal import count_removed, remove_content, rewrap_keys
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.paging import Page, list_page
 from traceforge.context.storage.projects import get_project
@@ -44,11 +50,16 @@ _KIND = "purge job"
 _TARGETS = {"art": (artifacts, "artifact"), "evt": (events, "event"), "ses": (sessions, "session")}
 _UNFINISHED = (Progress.QUEUED.value, Progress.RUNNING.value)
 _DAMAGED = "store_damaged"
+_TRACE = "trace"
 _LATE_TRACES = (
-    select(responses.c.id, responses.c.trace_id)
-    .where(responses.c.purged_by.is_not(None), responses.c.trace_id.is_not(None))
+    select(responses.c.id, responses.c.trace_id, responses.c.project_id, purge_jobs.c.id.label("job_id"))
+    .join(purge_jobs, purge_jobs.c.receipt_id == responses.c.purged_by)
+    .where(responses.c.trace_id.is_not(None), purge_jobs.c.status == Progress.COMPLETED.value)
     .limit(IDS_PER_STATEMENT)
 )
+_REMAINING_TRACES = select(
+    purge_jobs.c.id, purge_jobs.c.project_id, func.length(purge_jobs.c.pending).label("size")
+).where(purge_jobs.c.status == Progress.COMPLETED.value, purge_jobs.c.pending.is_not(None))
 
 
 def create_purge_job(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
@@ -122,6 +133,7 @@ def get_receipt(tx: StoreTransaction, job_id: str) -> Receipt:
         project_id=row.project_id,
         removed=decode_json(row.removed, list[Removed]),
         invalidated=decode_json(row.invalidated, list[Removed]),
+        not_found=[count_removed(_TRACE, traces)] if (traces := _pending_traces(job)) else [],
         generation=row.generation,
         created_at=row.created_at,
     )
@@ -148,10 +160,15 @@ def finish_purges(store: Store) -> None:
 
 def _remove_late_traces(store: Store, late: list[AnyRow]) -> None:
     """Remove the traces of model calls that ended after their response was purged."""
-    store.models.drain_traces()
-    purge_traces(store.models.traces_dir, [row.trace_id for row in late])
-    own = responses.c.id.in_([row.id for row in late])
-    store.write(lambda tx: tx.execute(update(responses).where(own).values(trace_id=None)))
+    removed = _remove_traces(store, [row.trace_id for row in late])
+    for row in late:
+        store.of_project(row.project_id).write(partial(_note_late_trace, row=row, removed=removed))
+
+
+def _note_late_trace(tx: StoreTransaction, row: AnyRow, removed: Collection[str]) -> None:
+    job = tx.load(purge_jobs, _KIND, row.job_id)
+    _note_traces(tx, job, {row.trace_id} & set(removed), {*_pending_traces(job), row.trace_id} - set(removed))
+    tx.execute(update(responses).where(responses.c.id == row.id).values(trace_id=None))
 
 
 def run_purge_job(store: Store, job_id: str) -> None:
@@ -175,12 +192,92 @@ def continue_purge_job(store: Store, job_id: str) -> None:
     store.keyring.destroy_keys(store.project_id, before=store.read(get_project).generation)
     store.database.truncate_log()  # Its pages are sealed, but old.
     job = store.read(lambda tx: tx.load(purge_jobs, _KIND, job_id))
-    traces = decode_json(job.pending or "[]", list[str])
-    if traces:
-        store.models.drain_traces()
-        purge_traces(store.models.traces_dir, traces)
-    completed = {"status": Progress.COMPLETED.value, "pending": None, "completed_at": now_text()}
-    store.write(lambda tx: tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(completed)))
+    traces = _pending_traces(job)
+    removed = _remove_traces(store, traces)
+
+    def complete(tx: StoreTransaction) -> None:
+        _note_traces(tx, job, removed, set(traces) - removed)
+        completed = {"status": Progress.COMPLETED.value, "completed_at": now_text()}
+        tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(completed))
+
+    store.write(complete)
+
+
+def remove_remaining_traces(store: Store, job_id: str) -> Receipt:
+    """Remove the traces that a completed purge did not find, where they are in the traces folder of this process.
+
+    Raises:
+        StoreRefused: the job does not exist, or is not completed.
+        CannotWrite: the traces cannot be written.
+    """
+    store.read(lambda tx: get_receipt(tx, job_id))
+    with store.keyring.lock_purges(wait=True):
+        _remove_pending_traces(store, job_id)
+    return store.read(lambda tx: get_receipt(tx, job_id))
+
+
+class RemainingTraces:
+    """Removes the traces that other processes did not find when they purged, for a process that calls models."""
+
+    def __init__(self) -> None:
+        self._searched: set[tuple[str, int]] = set()  # Jobs, and how long their lists of traces were.
+
+    def remove(self, store: Store) -> None:
+        """Look once for the traces of each job in the traces folder of this process, unless another process purges.
+
+        Traces that cannot be removed now are looked for again in the next call.
+        """
+        rows = store.read(lambda tx: tx.fetch_all(_REMAINING_TRACES))
+        waiting = [row for row in rows if (row.id, row.size) not in self._searched]
+        if not waiting:
+            return
+        with store.keyring.lock_purges(wait=False) as alone:
+            for row in waiting if alone else ():
+                with suppress(TraceForgeError):
+                    _remove_pending_traces(store.of_project(row.project_id), row.id)
+                    self._searched.add((row.id, row.size))
+
+
+def _remove_pending_traces(store: Store, job_id: str) -> None:
+    """For a completed job, and a process that holds the lock of the keyring."""
+    job = store.read(lambda tx: tx.load(purge_jobs, _KIND, job_id))
+    traces = _pending_traces(job)
+    removed = _remove_traces(store, traces)
+    if removed:
+        store.write(lambda tx: _note_traces(tx, job, removed, set(traces) - removed))
+
+
+def _pending_traces(job: AnyRow) -> list[str]:
+    return decode_json(job.pending or "[]", list[str])
+
+
+def _remove_traces(store: Store, traces: list[str]) -> frozenset[str]:
+    """Remove traces from the traces folder of this process; those that were there."""
+    if not traces:
+        return frozenset()
+    store.models.drain_traces()
+    return purge_traces(store.models.traces_dir, traces).ids
+
+
+def _note_traces(tx: StoreTransaction, job: AnyRow, removed: Collection[str], pending: Collection[str]) -> None:
+    """Add removed traces to the receipt of a job, and store which of its traces were not found.
+
+    A crash between removing a trace and this leaves it among those that were not found, never the other way round.
+    """
+    own = receipts.c.id == job.receipt_id
+    row = tx.fetch_one(select(receipts.c.removed).where(own))
+    assert row is not None, "a job that removes traces has a receipt"
+    groups = decode_json(row.removed, list[Removed])
+    others = [group for group in groups if group.kind != _TRACE]
+    # A job that is not completed may be of an earlier version, whose receipt counted every trace in advance.
+    before = [group for group in groups if group.kind == _TRACE and job.status == Progress.COMPLETED.value]
+    count = sum(group.count for group in before) + len(removed)
+    ids = [trace_id for group in before for trace_id in group.ids]
+    if count:
+        others.append(replace(count_removed(_TRACE, [*ids, *removed]), count=count))
+    tx.execute(update(receipts).where(own).values(removed=encode_json(others).decode()))
+    left = encode_json(sorted(pending)).decode() if pending else None
+    tx.execute(update(purge_jobs).where(purge_jobs.c.id == job.id).values(pending=left))
 
 
 def _commit_purge(store: Store, job_id: str) -> None:

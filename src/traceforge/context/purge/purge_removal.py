@@ -69,21 +69,21 @@ def remove_content(tx: StoreTransaction, reach: PurgeReach, receipt_id: str) -> 
         tx.execute(update(idempotency).where(mine, name.in_([tuple(answer) for answer in answers])).values(emptied))
     states = _delete_compiled(tx, reach)
     removed = [
-        _count_removed("artifact", reach.artifacts),
-        _count_removed("event", reach.events),
-        _count_removed("session", reach.sessions),
-        _count_removed("bundle", reach.bundles),
-        _count_removed("response", reach.responses),
-        _count_removed("trace", reach.traces),
-        _count_removed("replay_item", {f"{run_id}/{position}" for run_id, position in reach.items}),
+        count_removed("artifact", reach.artifacts),
+        count_removed("event", reach.events),
+        count_removed("session", reach.sessions),
+        count_removed("bundle", reach.bundles),
+        count_removed("response", reach.responses),
+        count_removed("replay_item", {f"{run_id}/{position}" for run_id, position in reach.items}),
         Removed(kind="idempotency_answer", count=len(reach.answers), ids=[]),
         Removed(kind="compiler_state", count=states, ids=[]),
     ]
-    invalidated = [_count_removed("snapshot", reach.snapshots), _count_removed("replay_run", reach.runs)]
+    invalidated = [count_removed("snapshot", reach.snapshots), count_removed("replay_run", reach.runs)]
     return [kind for kind in removed if kind.count], [kind for kind in invalidated if kind.count]
 
 
-def _count_removed(kind: str, ids: Iterable[str]) -> Removed:
+def count_removed(kind: str, ids: Iterable[str]) -> Removed:
+    """A line of a receipt."""
     ordered = sorted(ids)
     return Removed(kind=kind, count=len(ordered), ids=ordered[:RECEIPT_IDS_MAX])
 

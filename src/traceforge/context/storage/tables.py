@@ -363,7 +363,7 @@ purge_jobs = Table(
     *_sealed(),  # The reason; null where it is empty.
     Column("old_generation", Integer),
     Column("new_generation", Integer),
-    Column("pending", Text),  # The traces to be removed after the commit.
+    Column("pending", Text),  # The traces to be removed after the commit; later, those that were not found.
     Column("error_code", Text),
     Column("receipt_id", Id),
     _created(),
