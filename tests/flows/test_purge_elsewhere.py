@@ -36,13 +36,13 @@ def test_traces_in_another_folder_are_listed_and_removed_by_the_named_command(tm
             "--session",
             session,
             "--input",
-            "My number is 4711.",
+            "My word is amaranthine.",
         )
         receipt = run(other, "purge", "create", session, "--yes")
         in_text = traceforge(
             "context", "purge", "receipt", receipt["purge_job_id"], "--db", str(tmp_path / "context.db"), cwd=other
         ).out
-        recorded = search_files("4711", project / ".ai-tests" / "traces")
+        recorded = search_files("amaranthine", project / ".ai-tests" / "traces")
         completed = run(project, "purge", "traces", receipt["purge_job_id"])
 
     missing = {"kind": "trace", "count": 1, "ids": [response["trace_id"]]}
@@ -50,4 +50,4 @@ def test_traces_in_another_folder_are_listed_and_removed_by_the_named_command(tm
     assert ([missing], False) == (receipt["not_found"], missing in receipt["removed"])
     assert f"  traceforge context purge traces {receipt['purge_job_id']}\n" in in_text
     assert ([], True) == (completed["not_found"], missing in completed["removed"])
-    assert [] == search_files("4711", project)
+    assert [] == search_files("amaranthine", project)
