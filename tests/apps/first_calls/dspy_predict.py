@@ -1,4 +1,4 @@
-"""The first calls of dspy's documentation."""
+"""The first call of dspy's documentation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import dspy
 
 QUESTION = "What is the weather in Paris?"
 
+dspy.configure(lm=dspy.LM("openai/gpt-4.1"))
+
 
 def test_predict() -> None:
-    with dspy.context(lm=dspy.LM("openai/gpt-4.1", cache=False)):
-        assert dspy.Predict("question -> answer")(question=QUESTION).answer
+    assert dspy.Predict("question -> answer")(question=QUESTION).answer

@@ -28,8 +28,9 @@ HELLO_S = 1.0  # How long a process waits at its start until its hello is taken.
 TRIGGER_MODULES = frozenset(
     {
         "_pytest.config", "_pytest.fixtures", "_pytest.main", "_pytest.runner", "aiohttp", "betamax",
-        "cassetter.cassette", "grpc", "httpx", "httpx2", "multiprocessing.util", "requests", "subprocess", "uvloop",
-        "vcr.cassette", "websockets.asyncio.client", "websockets.legacy.client", "websockets.sync.client",
+        "cassetter.cassette", "dspy.clients.cache", "grpc", "httpx", "httpx2", "multiprocessing.util", "requests",
+        "subprocess", "uvloop", "vcr.cassette", "websockets.asyncio.client", "websockets.legacy.client",
+        "websockets.sync.client",
     }
 )  # fmt: skip
 

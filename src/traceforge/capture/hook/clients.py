@@ -25,6 +25,7 @@ def _deferred(module: str, name: str = "hook") -> Hook:
 
 HOOKS: dict[str, Hook] = {
     "aiohttp": _deferred("client_aiohttp"),
+    "dspy.clients.cache": _deferred("answer_caches", "hook_dspy"),
     "httpx": _deferred("client_httpx"),
     "httpx2": _deferred("client_httpx"),
     "requests": _deferred("client_requests"),
