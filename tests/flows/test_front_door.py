@@ -14,6 +14,7 @@ import pytest
 from support import local_model
 from support.chat_servers import chat_process
 from support.corpus import PROJECT
+from support.newcomer import build_wheel
 from support.sample_files import write_tree
 
 
@@ -46,13 +47,7 @@ def test_a_demo_with_an_unexpected_result_fails() -> None:
 @pytest.mark.slow
 def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     """With few dependencies; it verifies, and chats without a key: schemas, page and prompts are included."""
-    dist = tmp_path / "dist"
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(dist), str(PROJECT)],
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = dist.glob("*.whl")
+    wheel = build_wheel(tmp_path / "dist")
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv" / "bin" / "python"
     site = subprocess.run(

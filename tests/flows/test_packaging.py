@@ -17,6 +17,7 @@ import pytest
 
 from support.corpus import PROJECT
 from support.environments import installed_python
+from support.newcomer import build_distribution
 from traceforge import __version__
 
 REPOSITORY = "https://github.com/traceforge-gate/traceforge"
@@ -38,17 +39,11 @@ def list_links(text: str) -> list[str]:
     return [markdown or html for markdown, html in LINK.findall(text)]
 
 
-def build(source: Path, target: Path, *options: str) -> None:
-    """Build what the options name, as `make dist` does."""
-    words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target), *options, str(source)]
-    subprocess.run(words, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from the source archive."""
     folder = tmp_path_factory.mktemp("dist")
-    build(PROJECT, folder)
+    build_distribution(PROJECT, folder)
     return folder
 
 
@@ -151,7 +146,7 @@ def test_the_source_archive_builds_the_same_wheel_and_runs_its_tests(dist: Path,
     (source,) = tmp_path.iterdir()
     built = tmp_path / "built"
 
-    build(source, built, "--wheel")
+    build_distribution(source, built, "--wheel")
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit/test_ids.py",
          "tests/unit/test_distribution.py", "tests/docs/test_reference.py"],
