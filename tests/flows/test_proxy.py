@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.command import COMMAND, traceforge
+from support.proxy_process import ProxyProcess, start_proxy
 from support.raw_sockets import SECONDS_MAX, Peer, Upstream, request, response
 
 ALL = ("PATH", "HOME", "LANG")
@@ -248,3 +251,33 @@ def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
 def children(process: int) -> list[int]:
     """The processes that a process has started."""
     return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+SLOW_RECORDER = """
+import os, sys, time
+
+if "traceforge.capture.recorder_process" in sys.orig_argv:
+    open(os.environ["RECORDER_MAY_START"] + ".asked", "w").close()
+    while not os.path.exists(os.environ["RECORDER_MAY_START"]):
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_proxy_is_ready_when_its_recorder_reads(tmp_path: Path, workers: int) -> None:
+    """However slowly that starts: a proxy that is killed right after it was ready loses only calls in transit."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW_RECORDER)
+    may_start = tmp_path / "may-start"
+    variables = {"PYTHONPATH": str(tmp_path), "RECORDER_MAY_START": str(may_start)}
+    with start_proxy(tmp_path, "--workers", str(workers), **variables) as process:
+        assert process.stdout is not None
+        while not Path(f"{may_start}.asked").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        is_ready_early = bool(select.select([process.stdout], [], [], 1)[0])
+        may_start.touch()
+        running = ProxyProcess(process)
+        stopped = running.stop()
+
+    assert not is_ready_early
+    assert 0 == stopped.code, stopped

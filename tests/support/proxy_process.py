@@ -41,16 +41,10 @@ class ProxyProcess:
         _, err = self._process.communicate(timeout=SECONDS_MAX)
         return ExitResult(self._process.returncode, err.decode())
 
-    def close(self) -> None:
-        """Kill the process if it still runs."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.communicate()
-
 
 @contextmanager
-def proxy(folder: Path, *arguments: str, **variables: str) -> Iterator[ProxyProcess]:
-    """Run the proxy in a folder, on a free port."""
+def start_proxy(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the proxy in a folder, on a free port; it is killed at the end."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     process = subprocess.Popen(
         [str(COMMAND), "proxy", "--port", "0", "--json", *arguments],
@@ -61,12 +55,15 @@ def proxy(folder: Path, *arguments: str, **variables: str) -> Iterator[ProxyProc
         stderr=subprocess.PIPE,
     )
     try:
-        running = ProxyProcess(process)
-    except BaseException:
-        process.kill()
-        process.communicate()
-        raise
-    try:
-        yield running
+        yield process
     finally:
-        running.close()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+@contextmanager
+def proxy(folder: Path, *arguments: str, **variables: str) -> Iterator[ProxyProcess]:
+    """Run the proxy in a folder, on a free port."""
+    with start_proxy(folder, *arguments, **variables) as process:
+        yield ProxyProcess(process)

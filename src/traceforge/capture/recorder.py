@@ -241,6 +241,7 @@ class ProcessRecorder:
         self._sent = 0
         self._finished_counts = RecordingCounts()  # of processes that died
         self._counts = RecordingCounts()
+        self.is_starting = True  # Until the process reads: what it is sent before is lost if this one is killed.
         self._start_process()
         self._sender = threading.Thread(target=self._send_batches, name="traceforge-sender", daemon=True)
         self._sender.start()
@@ -345,6 +346,8 @@ class ProcessRecorder:
         with suppress(OSError):
             while (data := receive_frame(connection)) is not None:
                 self._counts = decode_msgpack(data, RecordingCounts)
+                self.is_starting = False
+        self.is_starting = False  # It has ended.
 
 
 def send_frame(connection: socket.socket, data: bytes) -> None:

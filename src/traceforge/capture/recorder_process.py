@@ -1,8 +1,8 @@
 """The process of a `ProcessRecorder`: writes the exchanges that it is sent.
 
-In: settings, then exchanges, over a socket. Out: traces, and counts every half second. Never: ends before everything
-it was sent is written, not even where the process that sent it has died; and never because of a signal that was meant
-for the proxy: it ends when the socket does.
+In: settings, then exchanges, over a socket. Out: traces, and counts: as soon as it reads, and every half second.
+Never: ends before everything it was sent is written, not even where the process that sent it has died; and never
+because of a signal that was meant for the proxy: it ends when the socket does.
 
 One thread reads from the socket into memory; the other writes traces and turns the spool into files, or has a fork do
 so where more comes than it can follow. So what was sent is safe from the death of the sender, however long the work
@@ -54,9 +54,7 @@ def serve(connection: socket.socket) -> None:
     first = receive_frame(connection)
     if first is None:
         return
-    writer = TraceWriter(decode_msgpack(first, RecorderSettings), keeps_index=True)
-    writer.prune()
-    _RecorderProcess(connection, writer).run()
+    _RecorderProcess(connection, TraceWriter(decode_msgpack(first, RecorderSettings), keeps_index=True)).run()
 
 
 class _FrameReader:
@@ -114,6 +112,8 @@ class _RecorderProcess:
 
     def run(self) -> None:
         """Until the end: first everything is written, and reported; then files are made, as long as there is time."""
+        self._report_counts()  # The proxy waits for it: from now on it is read.
+        self._writer.prune()
         while not self._frames.deadline:
             self._write_batch(0.2)
         frames = self._frames.backlog.get(0, BACKLOG_BYTES_MAX)

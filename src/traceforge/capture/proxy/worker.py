@@ -1,6 +1,7 @@
 """One worker process: an event loop with a proxy server, until a signal stops it.
 
-Never: exits before the recorder has written its exchanges, within its time limit, unless a second signal comes.
+Never: says that it is ready before its recorder reads, within a time limit; exits before the recorder has written its
+exchanges, within its time limit, unless a second signal comes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import gc
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -18,13 +20,15 @@ from traceforge.capture.proxy.call_recording import CallRecording
 from traceforge.capture.proxy.proxy_server import ProxyServer
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.capture.proxy.worker_state import WorkerState
-from traceforge.capture.recorder import WRITE_SECONDS_MAX, Recorder
+from traceforge.capture.recorder import WRITE_SECONDS_MAX, ProcessRecorder, Recorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.http.access import AccessPolicy
 from traceforge.http.server_limits import PROXY_LIMITS, ServerLimits, raise_descriptor_limit
 from traceforge.http.serving import run_event_loop, set_on_signals
 
 TOKEN_VARIABLE = "TRACEFORGE_PROXY_TOKEN"  # noqa: S105 (the name of a variable)
+START_SECONDS_MAX = 15.0  # For the recorder to start on a busy machine. Then the proxy is ready without it.
+START_POLL_SECONDS = 0.01
 CLOSE_SECONDS_MAX = WRITE_SECONDS_MAX  # For the recorder to write its exchanges, and to make files of them.
 
 
@@ -69,6 +73,8 @@ async def _serve(
     )  # fmt: skip
     server = ProxyServer(state)
     await server.start(sock)
+    if isinstance(recorder, ProcessRecorder):
+        await _wait_until_reading(recorder, stop, state.recording)
     _relax_garbage_collector()
     ready()
     with suppress(asyncio.CancelledError):  # Ctrl-C on Windows.
@@ -77,6 +83,16 @@ async def _serve(
     if recorder is not None:
         await close_recorder(recorder, hurry, state.recording)
     return {**state.totals(), "cut_at_stop": cut}
+
+
+async def _wait_until_reading(recorder: ProcessRecorder, stop: asyncio.Event, recording: CallRecording) -> None:
+    """Calls that come meanwhile are answered, and wait to be recorded."""
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while recorder.is_starting and not stop.is_set():
+        if time.monotonic() > deadline:
+            recording.report("the recorder is slow to start: calls wait in memory until it has")
+            break
+        await asyncio.sleep(START_POLL_SECONDS)
 
 
 async def close_recorder(recorder: Recorder, hurry: asyncio.Event, recording: CallRecording) -> None:

@@ -44,8 +44,8 @@ class WorkerSupervisor:
         """Run the workers until a signal stops them. Returns the sum of their totals."""
         for stop_signal in (signal.SIGTERM, signal.SIGINT):
             signal.signal(stop_signal, self._forward_signal)
-        for number in range(self._settings.workers):
-            self._start(number)
+        for reading_end in [self._start(number) for number in range(self._settings.workers)]:
+            os.read(reading_end, 1)  # READY, or nothing if it died first.
         if not self._signals:
             ready()
         totals: Counter[str] = Counter()
@@ -59,8 +59,8 @@ class WorkerSupervisor:
             with suppress(ProcessLookupError):
                 os.kill(process, number)
 
-    def _start(self, number: int) -> None:
-        """Fork a worker, and wait until it listens."""
+    def _start(self, number: int) -> int:
+        """Fork a worker. Returns the pipe that it reports to."""
         reading_end, writing_end = os.pipe()
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
         process = os.fork()
@@ -71,7 +71,7 @@ class WorkerSupervisor:
         os.close(writing_end)
         self._pipes[process] = (number, reading_end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
-        os.read(reading_end, 1)  # READY, or nothing if it died first.
+        return reading_end
 
     def _wait_for_worker(self) -> dict[str, int]:
         """Wait until a worker ends, and start it again if no signal stopped it. Returns its totals."""
@@ -80,7 +80,7 @@ class WorkerSupervisor:
             return {}
         number, reading_end = self._pipes.pop(process)
         with os.fdopen(reading_end, "rb") as pipe:
-            totals = pipe.read()
+            totals = pipe.read().removeprefix(READY)  # Nobody waited for a worker that was started again.
         if not self._signals:
             self._restarted += 1
             report_to_stderr(f"worker {number} ended ({os.waitstatus_to_exitcode(status)}) and is started again")
