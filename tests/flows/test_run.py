@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
-import pty
-import signal
 import subprocess
 import sys
-import textwrap
-import time
-import venv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from support.command import COMMAND, traceforge
+from support.calling_project import bodies, make_calling_project, program, run
+from support.command import traceforge
 from support.upstream import ScriptedResponse, Upstream, upstream
-from traceforge.capture.recorder import MemoryRecorder
-from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.capture.run.environment import read_upstreams
-from traceforge.config import load_config
-from traceforge.exchange import CallOutcome, Exchange
-
-PATH = "/v1/chat/completions"
-ASK = "import httpx, os, sys\ndef ask(text='x'):\n    return httpx.post(os.environ['URL'], content=text.encode())\n"
+from traceforge.exchange import CallOutcome
 
 
 @pytest.fixture(scope="module")
@@ -39,35 +28,7 @@ def server() -> Iterator[Upstream]:
 @pytest.fixture
 def project(tmp_path: Path, server: Upstream, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a program that calls a model."""
-    server.respond_with(ScriptedResponse([b"{}"]))
-    monkeypatch.setenv("URL", server.url + PATH)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "asking.py").write_text(ASK)
-    return tmp_path
-
-
-def run(
-    project: Path, *words: str | Path, start_proxy: object = None, **variables: str
-) -> tuple[CommandRun, list[Exchange]]:
-    """Run a command as `traceforge run` does; the run and its exchanges."""
-    sink = MemoryRecorder()
-    environ = {**os.environ, **variables}
-    environ.pop("PYTEST_CURRENT_TEST", None)
-    outcome = run_command([str(word) for word in words], load_config(str(project)), sink, environ, start_proxy)  # type: ignore[arg-type]
-    return outcome, list(sink.exchanges)
-
-
-def program(project: Path, text: str, name: str = "app.py") -> Path:
-    file = project / name
-    file.write_text(textwrap.dedent(text))
-    return file
-
-
-def bodies(exchanges: list[Exchange]) -> list[bytes]:
-    """The request bodies, sorted."""
-    return sorted(exchange.request_body for exchange in exchanges)
+    return make_calling_project(tmp_path, server, monkeypatch)
 
 
 def test_an_adapter_has_the_trace_id_of_its_call(project: Path, server: Upstream) -> None:
@@ -130,103 +91,6 @@ def test_a_stream_keeps_its_chunks(project: Path, server: Upstream) -> None:
         outcome.exit_code,
         b"".join(chunk.data for chunk in exchange.chunks),
     )
-
-
-def test_a_virtual_environment_without_traceforge_is_instrumented(project: Path, tmp_path: Path) -> None:
-    """It has only httpx."""
-    python = _bare_venv(tmp_path / "venv")
-    program(
-        project,
-        """
-        from asking import ask
-        try:
-            import traceforge
-        except ImportError:
-            ask()
-    """,
-    )
-    outcome, exchanges = run(project, python, "app.py")
-
-    assert (0, 1, 1) == (outcome.exit_code, outcome.processes, len(exchanges))
-
-
-def _bare_venv(folder: Path) -> Path:
-    """A virtual environment with httpx and what it needs, linked from ours."""
-    venv.create(folder, with_pip=False)
-    (site,) = folder.glob("lib/python*/site-packages")
-    _link_httpx(site)
-    return folder / "bin" / "python"
-
-
-def _link_httpx(site: Path) -> None:
-    import httpx
-
-    ours = Path(httpx.__file__).parent.parent
-    for name in (
-        "certifi",
-        "h11",
-        "httpcore",
-        "httpx",
-        "idna",
-    ):  # all that the sync client needs, also in old Pythons
-        (site / name).symlink_to(ours / name)
-
-
-_OLD = {
-    version: pythons[0]
-    for version in ("2.7", "3.6", "3.8", "3.9", "3.10", "3.12", "3.13")
-    if (pythons := sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python"))))
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
-def test_other_python_versions_are_instrumented(project: Path, tmp_path: Path, version: str) -> None:
-    """From 3.9 on."""
-    if version not in _OLD:
-        pytest.skip(f"there is no Python {version} here")
-    site = tmp_path / "site"
-    site.mkdir()
-    _link_httpx(site)
-    program(project, "from asking import ask\nask()")
-    outcome, exchanges = run(project, _OLD[version], "app.py", PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE="1")
-
-    assert (0, 1, {}) == (outcome.exit_code, len(exchanges), outcome.problems)
-
-
-@pytest.mark.parametrize("version", ["2.7", "3.6", "3.8"])
-def test_a_python_that_is_too_old_runs_without_the_hook(
-    project: Path, capfd: pytest.CaptureFixture[str], version: str
-) -> None:
-    """Nothing is printed, nothing is on its path, and its own sitecustomize has run."""
-    if version not in _OLD:
-        pytest.skip(f"there is no Python {version} here")
-    (project / "sitecustomize.py").write_text("import sys\nsys.chained = True\n")
-    program(project, "import sys\nprint(sys.chained, [p for p in sys.path if 'capture' in p])")
-    outcome, _ = run(project, _OLD[version], "app.py", PYTHONPATH=str(project))
-
-    assert (0, 0) == (outcome.exit_code, outcome.processes)
-    assert ("True", "") == (capfd.readouterr().out.replace("(", "").split()[0].strip(","), capfd.readouterr().err)
-
-
-def test_an_existing_sitecustomize_runs_and_the_path_is_as_before(
-    project: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The application imports it under that name."""
-    (project / "sitecustomize.py").write_text("import sys\nsys.chained = True\n")
-    program(
-        project,
-        """
-        import sitecustomize, sys
-        print(sys.chained, sitecustomize.__file__, sys.path)
-    """,
-    )
-    environ = {**os.environ, "PYTHONPATH": str(project)}
-    bare = subprocess.run([sys.executable, "app.py"], env=environ, capture_output=True, text=True, check=True)
-    outcome, _ = run(project, sys.executable, "app.py", PYTHONPATH=str(project))
-
-    assert (0, 1) == (outcome.exit_code, outcome.processes)
-    assert bare.stdout == capfd.readouterr().out
 
 
 @pytest.mark.slow
@@ -396,14 +260,6 @@ def test_a_capture_within_a_run_records_its_calls_alone(project: Path) -> None:
     assert (0, [b"after", b"before"]) == (outcome.exit_code, bodies(exchanges))
 
 
-def test_python_with_warnings_as_errors_raises_none(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """In development mode: no socket of ours is left open, nothing is printed."""
-    program(project, "import asking, os\nasking.ask()\nif os.fork() == 0: asking.ask()\nelse: os.wait()")
-    outcome, exchanges = run(project, sys.executable, "-X", "dev", "-W", "error", "app.py")
-
-    assert (0, 2, ("", "")) == (outcome.exit_code, len(exchanges), tuple(capfd.readouterr()))
-
-
 def test_a_capture_that_starts_before_clients_are_imported_records_its_calls_alone(project: Path) -> None:
     """The hook does not record them a second time, whichever import is first."""
     program(
@@ -512,166 +368,6 @@ def test_without_a_proxy_no_variable_is_set(project: Path, capfd: pytest.Capture
     assert variables["PYTHONPATH"].endswith("/capture/enter:/x")
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 42, 255])
-def test_the_exit_code_is_that_of_the_command(tmp_path: Path, code: int) -> None:
-    assert code == traceforge("run", "--", "sh", "-c", f"exit {code}", cwd=tmp_path).code
-
-
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGQUIT"])
-def test_a_signal_to_traceforge_reaches_the_command_once(tmp_path: Path, name: str) -> None:
-    """Its exit code is then ours."""
-    number = int(getattr(signal, name))
-    script = f"""
-import signal, sys, time
-count = []
-signal.signal({number}, lambda *_: count.append(1))
-print("ready", flush=True)
-while not count: time.sleep(0.01)
-time.sleep(0.2)
-sys.exit(40 + len(count))
-"""
-    process = _start(tmp_path, sys.executable, "-c", script)
-    os.kill(process.pid, number)
-
-    assert 41 == process.wait(20)
-
-
-@pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
-def test_signals_to_the_process_group_reach_the_command_once_each(tmp_path: Path, name: str) -> None:
-    """As `timeout` and the runners of CI services send them: we do not pass on what the command got itself. One that
-    is sent to us alone in between is passed on.
-    """
-    number = int(getattr(signal, name))
-    script = f"""
-import signal, sys, time
-count = []
-signal.signal({number}, lambda *_: (count.append(1), print(len(count), flush=True)))
-print("ready", flush=True)
-while len(count) < 3: time.sleep(0.01)
-time.sleep(0.3)
-sys.exit(40 + len(count))
-"""
-    process = subprocess.Popen(
-        [str(COMMAND), "run", "--", sys.executable, "-c", script],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    lines = [process.stdout.readline()]
-    for send in (os.killpg, os.kill, os.killpg):
-        send(process.pid, number)
-        lines.append(process.stdout.readline())
-        while _has_pending(process.pid, number):  # Two that are pending at the same time are one.
-            time.sleep(0.01)
-    process.stdout.close()
-
-    assert [b"ready\n", b"1\n", b"2\n", b"3\n"] == lines
-    assert 43 == process.wait(20)
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGINT"])
-def test_a_command_that_a_signal_ends_is_reported_as_a_shell_would(tmp_path: Path, name: str) -> None:
-    """128 and the number of the signal."""
-    number = int(getattr(signal, name))
-
-    assert 128 + number == traceforge("run", "--", "sh", "-c", f"kill -{number} $$", cwd=tmp_path).code
-
-
-def _has_pending(pid: int, number: int) -> bool:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return bool(int(status.partition("ShdPnd:")[2].split()[0], 16) >> (number - 1) & 1)
-
-
-def _start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        [str(COMMAND), "run", "--", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert process.stdout is not None
-    assert b"ready\n" == process.stdout.readline()
-    process.stdout.close()
-    return process
-
-
-def test_input_and_output_are_those_of_the_command(tmp_path: Path) -> None:
-    """Byte for byte; the summary is on stderr alone."""
-    data = bytes(range(256)) * 1000
-    ran = subprocess.run(
-        [str(COMMAND), "run", "--", "cat"], input=data, cwd=tmp_path, capture_output=True, timeout=60, check=False
-    )
-
-    assert (0, data) == (ran.returncode, ran.stdout)
-    assert ran.stderr.startswith(b"traceforge: 0 model calls seen, 0 traces recorded\n")
-
-
-def test_a_terminal_is_the_commands_and_interrupts_reach_it_once(tmp_path: Path) -> None:
-    """In a pseudo-terminal; Ctrl-C is one interrupt."""
-    script = """
-import os, signal, sys, time
-count = []
-signal.signal(signal.SIGINT, lambda *_: count.append(1))
-print("ready", os.isatty(0), os.isatty(1), os.tcgetpgrp(0) == os.getpgrp(), flush=True)
-while not count: time.sleep(0.01)
-time.sleep(0.2)
-sys.exit(40 + len(count))
-"""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        os.execv(COMMAND, [str(COMMAND), "run", "--", sys.executable, "-c", script])
-    output = b""
-    while b"\n" not in output:
-        output += os.read(terminal, 1000)
-    os.write(terminal, b"\x03")
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-
-    assert b"ready True True True" in output
-    assert 41 == os.waitstatus_to_exitcode(status)
-
-
-@pytest.mark.slow
-def test_stop_and_continue_work_as_in_a_shell(tmp_path: Path) -> None:
-    """Ctrl-Z stops the whole process group, and it continues together."""
-    script = "import time\nprint('ready', flush=True)\ntime.sleep(0.3)\nprint('done', flush=True)"
-    process = subprocess.Popen(
-        [str(COMMAND), "run", "--", sys.executable, "-c", script],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert b"ready\n" == process.stdout.readline()
-    os.killpg(process.pid, signal.SIGSTOP)
-    _, status = os.waitpid(process.pid, os.WUNTRACED)
-    time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGCONT)
-
-    assert os.WIFSTOPPED(status)
-    assert b"done\n" == process.stdout.readline()
-    process.stdout.close()
-    assert 0 == process.wait(20)
-
-
-def test_a_missing_command_is_an_error(tmp_path: Path) -> None:
-    """With a code and what to do."""
-    ran = traceforge("run", "--", "no-such-command-here", cwd=tmp_path)
-
-    assert (3, "") == (ran.code, ran.out)
-    assert ran.err.startswith("error TF502: no-such-command-here: command not found\n")
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("", 'TF502: "": the command is empty'),
-        ("A_KEY=sk-secret", "TF502: A_KEY=…: not a command; write it as: env A_KEY=… COMMAND"),
-    ],
-)
-def test_a_word_that_is_no_command_is_named_without_its_value(tmp_path: Path, word: str, message: str) -> None:
-    """Nor does a `--debug` of the command show a traceback of ours."""
-    ran = traceforge("run", "--", word, "--debug", cwd=tmp_path)
-
-    assert (3, f"error {message}\n", "") == (ran.code, ran.err.splitlines(keepends=True)[0], ran.out)
-    assert ("secret" in ran.err, "Traceback" in ran.err) == (False, False)
-
-
 def test_a_long_temporary_folder_stops_neither_the_command_nor_its_recording(project: Path) -> None:
     """The path of a socket has about a hundred bytes."""
     folder = project / ("a" * 100)
@@ -715,10 +411,3 @@ def test_the_summary_names_hosts_and_counts(project: Path, server: Upstream) -> 
         name: summary[name] for name in ("exit_code", "processes", "calls", "recorded", "lost")
     }
     assert ("", "") == (text.out, line.out)
-
-
-def test_options_of_the_command_are_its_own(tmp_path: Path) -> None:
-    """Also without `--`, everything after the command belongs to it."""
-    ran = traceforge("run", "echo", "--json", "--help", "-x", cwd=tmp_path)
-
-    assert (0, "--json --help -x\n") == (ran.code, ran.out)
