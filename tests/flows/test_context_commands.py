@@ -2,86 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import sqlite3
-import subprocess
-import sys
-from collections import Counter
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 
-from support.command import COMMAND, CommandResult, traceforge
+from support.command import traceforge
 from support.context_builders import append_event, new_session
+from support.context_commands import create_history, run, run_json
 from support.loopback_models import connect_models, model_server
 from support.operation_store import Store
 from support.store_servers import run_server, server_process
 from traceforge.cli.context import context
-from traceforge.cli.main import _run as command_line
 from traceforge.clock import pinned
 from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.model.inputs import NewResponse
 from traceforge.context.model.objects import EventType
-
-
-def run_json(*arguments: str, cwd: Path, **variables: str) -> Any:
-    """Run a command with --json; its parsed output."""
-    return json.loads(run(*arguments, "--json", cwd=cwd, **variables).out)
-
-
-def run(*arguments: str, cwd: Path, code: int = 0, **variables: str) -> CommandResult:
-    """Run a command in this process: these tests run many, and a new process takes half a second to start."""
-    out, err = _Stream(), _Stream()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(cwd)
-        for name in ("TRACEFORGE_CONTEXT_DB", "TRACEFORGE_CONTEXT_KEYS", "TRACEFORGE_CONTEXT_API_KEY"):
-            patch.delenv(name, raising=False)
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        patch.setattr(sys, "stdout", out)
-        patch.setattr(sys, "stderr", err)
-        exit_code = command_line(["context", *arguments])
-    ran = CommandResult(exit_code, out.text(), err.text())
-    assert code == ran.code, ran.err + ran.out
-    return ran
-
-
-class _Stream(io.TextIOWrapper):
-    """An in-memory stream that is not a terminal."""
-
-    def __init__(self) -> None:
-        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
-
-    def text(self) -> str:
-        self.flush()
-        buffer = self.buffer
-        assert isinstance(buffer, io.BytesIO)
-        return buffer.getvalue().decode()
-
-
-def create_history(cwd: Path, **variables: str) -> dict[str, str]:
-    """A session with two branches and two snapshots; their ids."""
-    (cwd / "policy.md").write_text("Be careful.\n")
-    artifact = run_json("artifact", "create", "policy.md", "--type", "policy", cwd=cwd, **variables)["id"]
-    bundle = run_json("bundle", "create", f"system={artifact}", cwd=cwd, **variables)["id"]
-    session = run_json("session", "create", "--bundle", bundle, "--metadata", '{"who": "me"}', cwd=cwd, **variables)[
-        "id"
-    ]
-    run_json("event", "append", session, "--content", "How do I return a kettle?", cwd=cwd, **variables)
-    first = run_json("snapshot", "create", session, cwd=cwd, **variables)["id"]
-    fork = run_json("branch", "fork", session, "--label", "another way", cwd=cwd, **variables)["id"]
-    run_json("event", "append", session, "--branch", fork, "--content", "Send it back.",
-             "--type", "assistant_message", cwd=cwd, **variables)  # fmt: skip
-    run_json("event", "append", session, "--content", '{"a": [1]}', "--json-content", "--type", "tool_result",
-             cwd=cwd, **variables)  # fmt: skip
-    second = run_json("snapshot", "create", session, "--branch", fork, cwd=cwd, **variables)["id"]
-    return {"artifact": artifact, "bundle": bundle, "session": session, "fork": fork, "one": first, "two": second}
 
 
 @pytest.mark.slow
@@ -354,116 +295,6 @@ def test_a_deleted_session_names_the_purge_that_removes_its_content(tmp_path: Pa
     )
 
 
-def test_wrong_usage_and_refusals_are_one_line(tmp_path: Path) -> None:
-    """Wrong usage is exit code 2, a refusal 3; no traceback."""
-    session = run_json("session", "create", cwd=tmp_path)["id"]
-    for words, code, message in (
-        (["event", "append", session], 2, "Pass exactly one of --content, --file and --artifact."),
-        (["event", "append", session, "--content", "x", "--idempotency-key", "k"], 2, "needs --expected-version"),
-        (["event", "append", session, "--content", "{", "--json-content"], 2, "Not JSON"),
-        (["session", "create", "--metadata", "[]"], 2, "Give a JSON object"),
-        (["bundle", "create", "king=art_x"], 2, "roles are system"),
-        (["alias", "create", "bot", "--target", "openai"], 2, "Write provider/model"),
-        (["alias", "create", "bot", "--target", "openay/x"], 2, "openai, anthropic, gemini, ollama"),
-        (["alias", "create", "bot", "--target", "openai/x=much"], 2, "The weight must be a whole number"),
-        (
-            ["session", "show", "ses_x"],
-            3,
-            "there is no session ses_x\n    hint: See: traceforge context session list\n",
-        ),
-        (
-            ["artifact", "show", "art_x"],
-            3,
-            "art_x\n    hint: See: traceforge context artifact list\n",
-        ),
-        (
-            ["purge", "show", "pur_x"],
-            3,
-            "pur_x\n    hint: See: traceforge context purge list\n",
-        ),
-        (
-            ["session", "show", "ses_x", "--db", ".ai-tests/context.db"],
-            3,
-            "hint: See: traceforge context session list --db .ai-tests/context.db\n",
-        ),
-        (["api-key", "delete", "x"], 3, "there is no API key x\n    hint: See: traceforge context api-key list\n"),
-        (["event", "append", session, "--content", "x", "--expected-version", "7"], 3, "error TF802: "),
-        (["snapshot", "create", session, "--compiler", "pc_9"], 3, "pc_1, pc_2"),
-        (["session", "create", "--bundle", "x"], 3, "error TF805: base_bundle_ids[0]"),
-        (["session", "list", "--db", "mysql://x"], 2, "error TF806: "),
-        (["session", "list", "--db", "http://127.0.0.1:9"], 3, "gave no answer"),
-        (["session", "list", "--db", "http://127.0.0.1:9", "--project", "x"], 2, "the API key selects the project"),
-    ):
-        ran = run(*words, cwd=tmp_path, code=code)
-        assert message in ran.err, (words, ran.err)
-        assert "Traceback" not in ran.err
-
-
-@pytest.mark.parametrize(
-    "words", ["session list", "session show ses_x", "log ses_x", "event append ses_x --content x", "verify",
-              "purge list", "alias list", "api-key list", "replay list", "diff snp_a snp_b"],
-)  # fmt: skip
-@pytest.mark.parametrize("db", ["", "kept.db"])
-def test_a_command_that_needs_a_store_creates_none(tmp_path: Path, words: str, db: str) -> None:
-    """The error names the missing file and the command that creates it."""
-    ran = run(*words.split(), *(["--db", db] if db else []), cwd=tmp_path, code=3)
-
-    place = db or ".ai-tests/context.db"
-    assert ran.err.startswith(f"error TF804: there is no context store at {place}\n    hint: Create it with")
-    assert f"traceforge context session create{' --db ' + db if db else ''}. " in ran.err
-    assert "" == ran.out
-    assert [] == list(tmp_path.iterdir())
-
-
-def test_an_empty_list_names_its_objects_and_the_command_that_creates_one(tmp_path: Path) -> None:
-    """On stderr; stdout stays empty for programs."""
-    session = run_json("session", "create", cwd=tmp_path)["id"]
-    for words, message in (
-        ("artifact list", "no artifacts yet: store one with `traceforge context artifact create FILE`\n"),
-        ("bundle list", "no bundles yet: create one with `traceforge context bundle create ROLE=ARTIFACT`\n"),
-        ("alias list", "no aliases yet: create one with `traceforge context alias create ALIAS"),
-        ("api-key list", "no API keys yet: create one with `traceforge context api-key create --scope admin`\n"),
-        ("purge list", "no purge jobs yet: "),
-        (
-            "replay list",
-            "no replay runs yet: start one with "
-            "`traceforge context replay run --baseline MODEL --candidate MODEL --session ID`\n",
-        ),
-        (
-            "response list",
-            "no responses yet: ask a model with "
-            "`traceforge context response create --model NAME --session ID --input TEXT`\n",
-        ),
-        (f"event list {session}", "no events yet: append one with "),
-        (f"snapshot list {session}", "no snapshots yet: pin one with "),
-        (f"session list --after {session}", f"no sessions after {session}\n"),
-    ):
-        ran = run(*words.split(), cwd=tmp_path)
-
-        assert "" == ran.out
-        assert ran.err.startswith(message), ran.err
-
-
-@pytest.mark.parametrize("words", ["session create", "project create p", "api-key create --scope read"])
-def test_a_command_that_creates_an_object_creates_the_store(tmp_path: Path, words: str) -> None:
-    run(*words.split(), cwd=tmp_path)
-
-    assert (tmp_path / ".ai-tests" / "context.db").is_file()
-
-
-def test_git_ignores_the_database_and_its_keys(tmp_path: Path) -> None:
-    """Also in a project without `traceforge init`; the user's own lines stay."""
-    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
-    run("session", "create", cwd=tmp_path)
-    assert (tmp_path / ".ai-tests" / "context.db.keys").exists()
-    completed = subprocess.run(["git", "status", "--short"], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert "" == completed.stdout
-    (tmp_path / ".ai-tests" / ".gitignore").write_text("mine\n")
-    (tmp_path / ".ai-tests" / "context.db").unlink()
-    run("session", "create", cwd=tmp_path)
-    assert "mine\n" == (tmp_path / ".ai-tests" / ".gitignore").read_text()
-
-
 def test_expired_content_is_purged_by_a_command(tmp_path: Path) -> None:
     """It prints the receipt; any other command that opens the database would do it too."""
     (tmp_path / "number.txt").write_text("4711")
@@ -563,115 +394,3 @@ def test_every_operation_has_a_command_with_json() -> None:
         if wanted not in ("snapshot verify", "response verify"):  # `context verify`
             assert special.get(wanted, wanted) in names, wanted
     assert checked >= 30
-
-
-@pytest.mark.parametrize("arguments", [["--host", "0.0.0.0"], ["--host", "::"], ["--host", "192.0.2.1"]])
-def test_a_server_on_a_public_address_needs_api_keys(tmp_path: Path, arguments: list[str]) -> None:
-    """No port is bound and no file is created."""
-    ran = traceforge("serve", "--port", "0", "--db", "c.db", *arguments, cwd=tmp_path)
-
-    assert 2 == ran.code
-    assert "--auth required" in ran.err
-    assert [] == list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_a_server_prints_its_url_and_stops_on_a_signal(tmp_path: Path) -> None:
-    """One line on stdout, a log on stderr, exit code 0."""
-    import httpx
-
-    with server_process("--db", "c.db", cwd=tmp_path) as server:
-        assert {"url", "pid"} == server.ready.keys()
-        assert server.process.pid == server.ready["pid"]
-        assert 200 == httpx.get(f"{server.url}/readyz").status_code
-        projects = httpx.get(f"{server.url}/v2/projects").json()["data"]
-        assert ["default"] == [record["name"] for record in projects]
-        code, log = server.stop()
-    assert 0 == code
-    events = [json.loads(line) for line in log.splitlines()]
-    assert ["start", "request", "request", "stop"] == [record["event"] for record in events]
-    assert ["readyz", "list_projects"] == [record["operation"] for record in events[1:3]]
-
-
-@pytest.mark.slow
-def test_a_full_log_pipe_does_not_block_requests(tmp_path: Path) -> None:
-    """The pipe is full after some hundred requests; lost lines are counted."""
-    import httpx
-
-    command = [str(COMMAND), "serve", "--port", "0", "--json", "--db", "c.db"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
-        assert server.stdout is not None
-        assert server.stderr is not None
-        url = json.loads(server.stdout.readline())["url"]
-        with httpx.Client(base_url=url, timeout=20) as client:
-            answers = [client.get("/healthz").status_code for _ in range(600)]
-            records = [json.loads(server.stderr.readline()) for _ in range(100)]
-            answers.append(client.get("/healthz").status_code)
-        server.terminate()
-        records += [json.loads(line) for line in server.stderr.read().splitlines()]
-
-    assert [200] * 601 == answers
-    events = Counter(record["event"] for record in records)
-    lost = sum(record["count"] for record in records if record["event"] == "lines_lost")
-    assert lost > 0
-    assert (601, 1, 1) == (events["request"] + lost, events["start"], events["stop"])
-
-
-def test_a_server_does_not_start_without_the_keys_of_its_database(tmp_path: Path) -> None:
-    """It could not read the content; no new keyring is created."""
-    Store.open(str(tmp_path / "c.db")).close()
-
-    ran = traceforge("serve", "--port", "0", "--db", "c.db", "--keys", "other.keys", cwd=tmp_path)
-
-    assert 3 == ran.code
-    assert "other.keys: no key for project" in ran.err
-    assert not (tmp_path / "other.keys").exists()
-
-
-def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    """With a hint."""
-    ran = run("session", "create", "--db", "nowhere/c.db", cwd=tmp_path, code=3)
-
-    assert f"{tmp_path}/nowhere/c.db cannot be opened" in ran.err
-    assert "hint: Name an SQLite file" in ran.err
-
-
-def test_a_replay_run_is_of_snapshots_or_of_a_session(tmp_path: Path) -> None:
-    """The error names the options, not the fields of the API."""
-    run("session", "create", "--db", "c.db", cwd=tmp_path)
-    words = ["replay", "run", "--baseline", "openai/a", "--candidate", "openai/b", "--db", "c.db"]
-    for more in ([], ["--snapshot", "snp_1", "--session", "ses_1"]):
-        ran = run(*words, *more, cwd=tmp_path, code=2)
-
-        assert "Pass pinned inputs with --snapshot, or one --session." in ran.err
-
-
-PASSWORD = "s3cretpw"
-SPELLINGS = [
-    f"POSTGRESQL://bob:{PASSWORD}@127.0.0.1:1/db",
-    f" postgresql://bob:{PASSWORD}@127.0.0.1:1/db ",
-    f'"postgresql://bob:{PASSWORD}@127.0.0.1:1/db"',
-    f"postgresql://bob:x@{PASSWORD}@127.0.0.1:1/db",
-    f"postgresql://bob:{PASSWORD}@127.0.0.1:port/db",
-    f"mysql://bob:{PASSWORD}@127.0.0.1/db",
-    f"host=127.0.0.1 port=1 user=bob password={PASSWORD}",
-    f"'user=bob password={PASSWORD}'",
-    f"HTTP://bob:{PASSWORD}@127.0.0.1:1/",
-    f"http://bob:x/{PASSWORD}@127.0.0.1:1/",
-    f"https://bob:{PASSWORD}@[bad/",
-]
-
-
-@pytest.mark.parametrize("address", SPELLINGS)
-@pytest.mark.parametrize("way", [pytest.param("option", marks=pytest.mark.slow), "variable"])
-def test_no_password_of_a_database_is_printed_or_becomes_a_file(tmp_path: Path, address: str, way: str) -> None:
-    """However it is written; --debug, which is asked for in reports, included."""
-    variables = {"TRACEFORGE_CONTEXT_DB": address} if way == "variable" else {}
-    option = ("--db", address) if way == "option" else ()
-
-    for words in (("session", "list"), ("session", "create")):
-        ran = traceforge("--debug", "context", *words, *option, cwd=tmp_path, **variables)
-
-        assert PASSWORD not in ran.out + ran.err, ran
-        assert (ran.code, ran.err.partition("error ")[2][:5]) in ((3, "TF804"), (2, "TF806"))
-    assert [] == [str(path) for path in tmp_path.rglob("*") if PASSWORD in str(path)]
