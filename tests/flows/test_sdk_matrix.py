@@ -30,7 +30,8 @@ from support.application import (
 from support.corpus import shared_path
 from support.environments import installed_python, linked_python
 from support.example_counts import RunLength
-from support.extractor import find_missing, read_facts
+from support.extractor import read_facts
+from support.missing_facts import find_missing
 from support.provider_answers import Answers, read_request
 from support.upstream import ReceivedRequest, Upstream, upstream
 

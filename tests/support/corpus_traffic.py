@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 import zstandard
 
-from support.extractor import SHAPES, Facts, NotABody, find_missing, read_facts, split
+from support.extractor import SHAPES, Facts, NotABody, read_facts, split
+from support.missing_facts import find_missing
 from traceforge.wire.dialects import encode_response, encode_stream
 from traceforge.wire.endpoints import Endpoint, find_endpoint
 from traceforge.wire.response_reader import ParsedResponse, ResponseEnding, read_response

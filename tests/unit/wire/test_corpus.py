@@ -14,7 +14,8 @@ import pytest
 from support.corpus import need_shared
 from support.corpus_traffic import Interaction, Reason, Verdict, coverage, interactions, judge
 from support.example_counts import RunLength
-from support.extractor import SHAPES, find_missing, read_facts, split
+from support.extractor import SHAPES, read_facts, split
+from support.missing_facts import find_missing
 from traceforge.canon import parse_json
 from traceforge.http.event_stream import EventStreamParser
 from traceforge.wire.content_encoding import EncodingState, decode_body
