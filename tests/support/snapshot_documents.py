@@ -6,9 +6,7 @@ import copy
 from typing import Any
 
 from support.format_examples import SPECIFIED_DOCUMENT, full_record, with_hashes
-from traceforge.snapshots.formats.snapshot_format import (
-    check_document,
-)
+from traceforge.snapshots.formats.snapshot_format import check_document
 
 RECORD = ("snapshots", 0)  # the place of the only record
 

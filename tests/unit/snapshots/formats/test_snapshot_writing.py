@@ -10,12 +10,7 @@ import pytest
 from support.format_examples import SPECIFIED_DOCUMENT, full_record, least_record
 from support.snapshot_documents import SPECIFIED_DOCUMENT_HASH, SPECIFIED_RECORD_HASH
 from traceforge.errors import InvalidFile, NotCanonical
-from traceforge.snapshots.formats.snapshot_format import (
-    RECORD_FIELDS,
-    read_document,
-    record_hash,
-    write_document,
-)
+from traceforge.snapshots.formats.snapshot_format import RECORD_FIELDS, read_document, record_hash, write_document
 
 
 def test_a_file_has_two_spaces_the_seeds_order_raw_utf_8_and_a_final_newline() -> None:
