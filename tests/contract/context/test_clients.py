@@ -8,82 +8,25 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.awaited_clients import AwaitedClient, open_async_client, step_by_step, text_event
 from support.loopback_models import chat_answer, connect_models, scripted_provider, streamed_response
 from support.operation_store import Store
 from support.store_servers import new_api_key, run_server
 from support.upstream import ScriptedResponse, Upstream
 from traceforge.context import AsyncClient, Client
-from traceforge.context.api.embedded_transport import AsyncEmbeddedTransport, EmbeddedTransport
+from traceforge.context.api.embedded_transport import EmbeddedTransport
 from traceforge.context.api.operations import OPERATIONS, OPERATIONS_BY_NAME
-from traceforge.context.model.inputs import NewEvent, NewPurge
-from traceforge.context.model.objects import BundleItem, EventType, Target
+from traceforge.context.model.inputs import NewPurge
+from traceforge.context.model.objects import BundleItem, Target
 from traceforge.errors import BranchConflict, ContentPurged, InvalidFields, StoreRefused, StoreUnavailable
 
 WAYS = ("embedded", "remote", "async embedded", "async remote")
-
-
-class _Awaited:
-    """An AsyncClient, called as if it waited."""
-
-    def __init__(self, client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
-        self._client = client
-        self._loop = loop
-
-    def step_by_step(self, **named: Any) -> _Steps:
-        """A response as it comes."""
-        return _Steps(self._client.stream_response(**named), self._loop)
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._client, name)
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            result = method(*arguments, **named)
-            return self._loop.run_until_complete(_gather(result) if hasattr(result, "__aiter__") else result)
-
-        return call
-
-
-class _Steps:
-    """An async iterator, read as if it waited."""
-
-    def __init__(self, events: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._events = events
-        self._loop = loop
-
-    def __iter__(self) -> _Steps:
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            return self._loop.run_until_complete(anext(self._events))
-        except StopAsyncIteration:
-            raise StopIteration from None
-
-    def close(self) -> None:
-        """Read no further."""
-        self._loop.run_until_complete(self._events.aclose())
-
-
-def step_by_step(client: Any, **named: Any) -> Any:
-    """A response as it comes, from any client."""
-    return client.step_by_step(**named) if isinstance(client, _Awaited) else client.stream_response(**named)
-
-
-async def _gather(items: Any) -> list[Any]:
-    return [item async for item in items]
-
-
-@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def backend(request: pytest.FixtureRequest) -> str:
-    """A client does not know which database it is, so `make test` takes one."""
-    return str(request.param)
 
 
 @pytest.fixture
@@ -112,34 +55,8 @@ def client(request: pytest.FixtureRequest, store: Store) -> Iterator[Any]:
         ):
             yield client
     else:
-        with asyncio.Runner() as runner, _open_async_client(way, store, runner) as async_client:
-            yield _Awaited(async_client, runner.get_loop())
-
-
-@contextmanager
-def _open_async_client(way: str, store: Store, runner: asyncio.Runner, **options: Any) -> Iterator[AsyncClient]:
-    """A client of the store; `options` are those of the server, where there is one."""
-    if way == "async embedded":
-        transport = AsyncEmbeddedTransport(_KeptOpen(store))
-        yield AsyncClient(transport)
-        runner.run(transport.close())
-        return
-    with run_server(store, required=True, **options) as site:
-        client = runner.run(AsyncClient.connect(site.url, api_key=new_api_key(store, "admin")))
-        yield client
-        runner.run(client.close())
-
-
-class _KeptOpen(EmbeddedTransport):
-    """A store that other tests use too."""
-
-    def close(self) -> None:
-        """Leave it open."""
-
-
-def text_event(text: str, kind: EventType = EventType.USER_MESSAGE) -> NewEvent:
-    """An event."""
-    return NewEvent(event_type=kind, content=text)
+        with asyncio.Runner() as runner, open_async_client(way, store, runner) as async_client:
+            yield AwaitedClient(async_client, runner.get_loop())
 
 
 def test_a_client_creates_everything_from_an_artifact_to_a_snapshot(client: Any) -> None:
@@ -472,95 +389,3 @@ def test_create_response_takes_no_stream_field(client: Any, upstream: Upstream) 
     assert not json.loads(upstream.received[0].body).get("stream")
     with pytest.raises(TypeError, match="stream"):
         client.create_response(model="openai/m", session_id=response.session_id, stream=True)
-
-
-@pytest.mark.parametrize("way", ["async embedded", "async remote"])
-@pytest.mark.parametrize("is_streamed", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("calls", [40, pytest.param(200, marks=pytest.mark.slow)])
-def test_calls_that_wait_for_a_model_hold_up_no_other_call(
-    store: Store, upstream: Upstream, way: str, is_streamed: bool, calls: int
-) -> None:
-    """Many calls wait for a model, more than a pool has connections; an append is answered before any of them."""
-    permits = threading.Semaphore(0)
-    answer = chat_answer("Yes.")
-    response = (
-        streamed_response("Yes.", permits=permits)
-        if is_streamed
-        else ScriptedResponse([answer[:9], answer[9:]], permits=permits, chunked=True)
-    )
-    response.wait_s = 600  # Until the test lets it go on, however long the calls take to begin.
-    upstream.respond_with(*[response] * calls)
-
-    async def work(client: AsyncClient) -> None:
-        sessions = [await client.create_session() for _ in range(calls)]
-        bodies: list[Any] = [{"model": "openai/m", "session_id": session.id, "input": "Hi"} for session in sessions]
-        waiting: list[asyncio.Task[Any]] = [
-            asyncio.create_task(
-                _gather(client.stream_response(**body)) if is_streamed else client.create_response(**body)
-            )
-            for body in bodies
-        ]
-        while len(upstream.received) < calls and not any(task.done() for task in waiting):
-            await asyncio.sleep(0.01)
-
-        session = await client.create_session()
-        event = await client.append_event(
-            session.id, session.default_branch_id, expected_version=0, expected_head_event_id=None,
-            event=text_event("at once"),
-        )  # fmt: skip
-        assert [event] == (await client.list_events(session.id, session.default_branch_id)).data
-        assert calls + 1 == len([session async for session in client.iterate_sessions()])
-        assert (calls, []) == (len(upstream.received), [task for task in waiting if task.done()])
-        permits.release(2 * calls)
-        for answer in await asyncio.gather(*waiting):
-            assert "completed" == (answer[-1].response if is_streamed else answer).status
-
-    with (
-        asyncio.Runner() as runner,
-        _open_async_client(way, store, runner, model_calls_max=calls) as client,  # Of the project: it has them all.
-    ):
-        runner.run(work(client))
-
-
-def test_an_async_connection_that_the_server_closed_is_opened_again(store: Store) -> None:
-    """Also after `close`, and in another event loop."""
-    with run_server(store) as site, asyncio.Runner() as runner:
-        client = runner.run(AsyncClient.connect(site.url))
-        session = runner.run(client.create_session())
-        for connection in client.transport._idle:
-            connection._writer.transport.get_extra_info("socket").shutdown(2)
-        assert [session] == runner.run(client.list_sessions()).data
-        runner.run(client.close())
-        assert [session] == runner.run(client.list_sessions()).data
-        runner.run(client.close())
-
-
-def test_the_connection_of_a_cancelled_call_is_not_used_again(store: Store, upstream: Upstream) -> None:
-    """The response to a cancelled call is never read as that of the next one."""
-    permits = threading.Semaphore(0)
-    upstream.respond_with(streamed_response("Yes.", permits=permits))
-
-    async def work(url: str) -> None:
-        async with await AsyncClient.connect(url) as client:
-            session = await client.create_session()
-            call = asyncio.create_task(client.create_response(model="openai/m", session_id=session.id, input="Hi"))
-            while not upstream.received:
-                await asyncio.sleep(0.01)
-            call.cancel()
-            permits.release(2)
-            assert session == await client.get_session(session.id)
-
-    with run_server(store) as site:
-        asyncio.run(work(site.url))
-
-
-def test_an_unreachable_server_is_named_in_the_error_of_an_async_call() -> None:
-    """The error names the server; nothing was sent."""
-
-    async def work() -> None:
-        async with await AsyncClient.connect("http://127.0.0.1:9") as client:
-            await client.create_session()
-
-    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:9") as error:
-        asyncio.run(work())
-    assert not error.value.outcome_unknown
