@@ -16,48 +16,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.command import CommandResult, traceforge
+from support.command import traceforge
+from support.config_files import configure, refuse
 from support.proposals import approve_change, make_call, propose
 from support.proxy_process import proxy
 from traceforge.capture.proxy.effective_upstreams import find_refusal, find_run_upstreams, find_upstreams
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.chat.model_address import InvalidModelAddress, find_address
 from traceforge.cli import check_live_command
-from traceforge.config import (
-    CONFIG_FILE,
-    DEFAULT_UPSTREAMS,
-    Config,
-    LoadedConfig,
-    find_project,
-    keeps_keys_private,
-    load_config,
-)
-from traceforge.errors import CannotRead, InvalidConfig, ProviderFailed, UntrustedProject
+from traceforge.config import CONFIG_FILE, DEFAULT_UPSTREAMS, Config, LoadedConfig, keeps_keys_private, load_config
+from traceforge.errors import CannotRead, InvalidConfig, ProviderFailed
 from traceforge.findings import ExitCode
 from traceforge.modelio.provider_adapters import adapter_for
-from traceforge.project_trust import LIST_NAME, distrust_project, list_trusted_projects, trust_project
 from traceforge.redact.custom_patterns import pattern_findings
 from traceforge.snapshots.live.live_address import ProviderAddresses
 from traceforge.snapshots.live.live_plan import make_plan
 from traceforge.snapshots.live.live_sender import HostPacing, LiveSender
 
 EVIL = "https://evil.example"
-STRANGER = 12345
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-
-
-def configure(folder: Path, **settings: object) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG_FILE).write_text(json.dumps(settings))
-    return folder
-
-
-def refuse(folder: Path, **settings: object) -> str:
-    """The message with which the configuration is refused."""
-    with pytest.raises(InvalidConfig) as refused:
-        load_config(str(configure(folder, **settings)), {})
-    assert refused.value.hint
-    return refused.value.message
 
 
 # Where keys go.
@@ -325,6 +301,7 @@ def test_a_live_check_does_not_follow_a_redirect_with_its_key() -> None:
 
 # Entries that mean everything.
 
+
 LISTS = ["allow", "hosts", "callsite.skip", "match.ignore_paths", "match.headers", "match.ignore_headers",
          "test.allow_programs", "test.ignore_hosts", "test.may_skip", "test.may_repeat", "test.may_vary"]  # fmt: skip
 EVERYTHING = [
@@ -424,138 +401,3 @@ def test_any_configuration_is_read_or_refused(
     for name, url in DEFAULT_UPSTREAMS.items():
         assert urls[name].startswith(url)
     assert (folder / loaded.config.traces_dir).resolve().is_relative_to(folder.resolve())
-
-
-# Files of other users.
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Path:
-    """A folder that everybody can write to, with a folder of this user in it."""
-    folder = tmp_path / "shared"
-    (folder / "mine").mkdir(parents=True)
-    folder.chmod(0o1777)
-    return folder
-
-
-def give_away(*paths: Path) -> None:
-    for path in paths:
-        os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
-
-
-def plant_config(folder: Path) -> None:
-    give_away(configure(folder) / CONFIG_FILE)
-
-
-def plant_pyproject(folder: Path) -> None:
-    (folder / "pyproject.toml").write_text("[tool.traceforge]\n")
-    give_away(folder / "pyproject.toml")
-
-
-def plant_snapshots(folder: Path) -> None:
-    (folder / ".ai-snapshots").mkdir()
-    give_away(folder / ".ai-snapshots")
-
-
-def plant_link(folder: Path) -> None:
-    """To a file of this user, who did not mean it as a configuration."""
-    (folder / "notes.json").write_text("{}")
-    (folder / CONFIG_FILE).symlink_to("notes.json")
-    give_away(folder / CONFIG_FILE)
-
-
-def plant_target(folder: Path) -> None:
-    """A link of this user, to a file that somebody else can change."""
-    (folder / "notes.json").write_text("{}")
-    (folder / CONFIG_FILE).symlink_to("notes.json")
-    give_away(folder / "notes.json")
-
-
-PLANTS = [plant_config, plant_pyproject, plant_snapshots, plant_link, plant_target]
-
-
-@needs_root
-@pytest.mark.parametrize("plant", PLANTS)
-def test_a_file_of_another_user_above_is_refused(shared: Path, plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also for root; the hint names the command that trusts it."""
-    plant(shared)
-    monkeypatch.chdir(shared / "mine")
-
-    with pytest.raises(UntrustedProject) as refused:
-        load_config(str(shared / "mine"), {})
-
-    assert f"traceforge trust {shared}" in refused.value.hint
-
-
-@needs_root
-def test_a_repository_of_another_user_above_makes_no_project(shared: Path) -> None:
-    """TraceForge would write traces beside it."""
-    (shared / ".git").mkdir()
-    assert str(shared) == find_project(str(shared / "mine"))
-
-    give_away(shared / ".git")
-
-    assert str(shared / "mine") == find_project(str(shared / "mine"))
-
-
-@needs_root
-def test_root_trusts_the_checkout_in_which_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container of a CI service; not a folder above its own, nor one in which others can write."""
-    checkout = configure(tmp_path / "checkout")
-    (checkout / "src").mkdir()
-    (checkout / "roots").mkdir()
-    give_away(checkout, checkout / CONFIG_FILE, checkout / "src")
-
-    for folder in (checkout, checkout / "src"):
-        monkeypatch.chdir(folder)
-        assert str(checkout) == load_config(str(folder), {}).project
-    monkeypatch.chdir(checkout / "roots")
-    with pytest.raises(UntrustedProject):
-        load_config(str(checkout / "roots"), {})
-    monkeypatch.chdir(checkout)
-    checkout.chmod(0o777)
-    with pytest.raises(UntrustedProject):
-        load_config(str(checkout), {})
-
-
-@needs_root
-def test_a_nested_clone_does_not_obey_what_is_above_it(shared: Path) -> None:
-    """The search ends at its own repository."""
-    plant_config(shared)
-    (shared / "mine" / ".git").mkdir()
-
-    assert (str(shared / "mine"), "") == load_config(str(shared / "mine"), {})[0::3]
-
-
-@needs_root
-def test_trust_is_kept_in_the_users_own_list(shared: Path, tmp_path: Path) -> None:
-    """Given, listed and taken back with one command; a list of somebody else's is not believed."""
-    plant_config(shared)
-    state = tmp_path / "state"
-
-    def run(*words: str | Path) -> CommandResult:
-        return traceforge(*words, cwd=shared / "mine", XDG_STATE_HOME=str(state))
-
-    refused = run("config", "check")
-    assert (3, True) == (refused.code, f"error TF403: {shared / CONFIG_FILE} belongs to another user" in refused.err)
-    assert f"trusted: {shared}\n" == run("trust", shared).out
-    assert f"trusted already: {shared}\n" == run("trust", shared).out
-    assert (0, f"{shared}\n") == (run("config", "check").code, run("trust", "--list").out)
-    assert 0o600 == (state / "traceforge" / LIST_NAME).stat().st_mode & 0o777
-    give_away(state / "traceforge" / LIST_NAME)
-    assert 3 == run("config", "check").code
-    os.chown(state / "traceforge" / LIST_NAME, 0, 0)
-    assert f"not trusted: {shared}\n" == run("trust", shared, "--remove").out
-    assert (3, "") == (run("config", "check").code, run("trust", "--list").out)
-
-
-def test_the_list_of_trusted_projects_can_be_changed_from_python(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Twice changes nothing."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-
-    assert [True, False] == [trust_project("/a b"), trust_project("/a b")]
-    assert ["/a b"] == list_trusted_projects()
-    assert [True, False] == [distrust_project("/a b"), distrust_project("/a b")]
-    assert [] == list_trusted_projects()

@@ -35,3 +35,18 @@ def refusal_messages(project: Path) -> list[str]:
 def mark_project(project: Path) -> Path:
     (project / ".git").mkdir()
     return project
+
+
+def configure(folder: Path, **settings: object) -> Path:
+    """A folder with these settings."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG_FILE).write_text(json.dumps(settings))
+    return folder
+
+
+def refuse(folder: Path, **settings: object) -> str:
+    """The message with which the configuration is refused."""
+    with pytest.raises(InvalidConfig) as refused:
+        load_config(str(configure(folder, **settings)), {})
+    assert refused.value.hint
+    return refused.value.message
