@@ -4,57 +4,38 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.changed_trees import (
+    FIRST,
+    SECOND,
+    STRICT,
+    THIRD,
+    ZEROS,
+    change_record,
+    find_tree_findings,
+    list_tree_rules,
+    rebuild_manifest,
+)
 from support.sample_files import raw_response_of, snapshot_body, write_approval_file, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.config import ModelRule
 from traceforge.errors import CannotRead
-from traceforge.findings import Finding
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
-from traceforge.snapshots.formats.snapshot_format import document_hash, read_document, record_hash, write_document
-from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, write_manifest
+from traceforge.snapshots.formats.snapshot_format import read_document, write_document
+from traceforge.snapshots.formats.snapshot_manifest import RecordEntry
 from traceforge.snapshots.tree.tree_verification import check_documents, verify_tree
 
-FIRST, SECOND, THIRD = (f"openai/snap-000{number}.json" for number in range(3))
-ZEROS = "sha256:" + "0" * 64
 REQUEST_GATE = {"gpt-4*": ModelRule(gate="request")}
-DEFAULT, STRICT = ModelPolicy(), ModelPolicy(is_strict=True)
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A valid tree of three documents."""
     return write_tree(tmp_path / ".ai-snapshots")
-
-
-def _findings(root: Path, policy: ModelPolicy = DEFAULT) -> tuple[Finding, ...]:
-    return verify_tree(str(root), policy).findings
-
-
-def _rules(root: Path, policy: ModelPolicy = DEFAULT) -> list[tuple[str, str, str]]:
-    return [(finding.file, finding.path, finding.rule) for finding in _findings(root, policy)]
-
-
-def _change(root: Path, file: str, change: Callable[[dict[str, Any]], object], *, seal: bool = True) -> None:
-    """Change the first record of a document; with `seal`, its hashes and the manifest are made right again."""
-    document = json.loads((root / file).read_bytes())
-    change(document["snapshots"][0])
-    if seal:
-        for record in document["snapshots"]:
-            record["hash"] = record_hash(record)
-        document["hash"] = document_hash("1.0.0", [record["hash"] for record in document["snapshots"]])
-    (root / file).write_text(json.dumps(document))
-    if seal:
-        _rebuild(root)
-
-
-def _rebuild(root: Path) -> None:
-    (root / "manifest.json").write_bytes(write_manifest(check_documents(str(root), ModelPolicy()).entries))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -79,7 +60,7 @@ def test_a_tree_holds_several_providers(root: Path) -> None:
     """Each folder is a provider; the manifest covers them all."""
     (root / "my.host-1").mkdir()
     (root / "my.host-1" / "other-id.json").write_bytes(write_document([snapshot_body(id="other-id")]))
-    _rebuild(root)
+    rebuild_manifest(root)
 
     assert (4, 0, ()) == verify_tree(str(root), ModelPolicy())[:3]
 
@@ -88,7 +69,7 @@ def test_a_document_may_hold_several_records_under_any_name(root: Path) -> None:
     """Readers accept any number of records; only a single one names its file."""
     bodies = [snapshot_body(id="aaa"), snapshot_body(id="bbb"), snapshot_body(id="ccc")]
     (root / "openai" / "many.json").write_bytes(write_document(bodies))
-    _rebuild(root)
+    rebuild_manifest(root)
 
     assert (6, 0, ()) == verify_tree(str(root), ModelPolicy())[:3]
 
@@ -97,14 +78,14 @@ def test_a_document_without_records_is_valid(root: Path) -> None:
     """It lists nothing, so the manifest has nothing to say about it."""
     (root / "openai" / "none.json").write_bytes(write_document([]))
 
-    assert () == _findings(root)
+    assert () == find_tree_findings(root)
 
 
 @pytest.mark.parametrize("name", ["README.md", ".gitattributes", ".gitignore"])
 def test_a_readme_and_dot_files_at_the_root_are_ignored(root: Path, name: str) -> None:
     (root / name).write_text("anything")
 
-    assert () == _findings(root)
+    assert () == find_tree_findings(root)
 
 
 def test_dot_files_and_dot_folders_are_ignored_everywhere(root: Path) -> None:
@@ -114,7 +95,7 @@ def test_dot_files_and_dot_folders_are_ignored_everywhere(root: Path) -> None:
     (root / ".cache").mkdir()
     (root / ".cache" / "x.json").write_bytes(b"{")
 
-    assert () == _findings(root)
+    assert () == find_tree_findings(root)
 
 
 @pytest.mark.parametrize("folder", ["wire", "approvals"])
@@ -132,9 +113,9 @@ def test_a_reserved_folder_is_not_a_provider(root: Path, folder: str) -> None:
 
 def test_sn1_a_field_is_missing(root: Path) -> None:
     """The file and the place are named."""
-    _change(root, SECOND, lambda record: record["response"].pop("content"))
+    change_record(root, SECOND, lambda record: record["response"].pop("content"))
 
-    assert [(SECOND, "$.snapshots[0].response.content", "SN1")] == _rules(root)
+    assert [(SECOND, "$.snapshots[0].response.content", "SN1")] == list_tree_rules(root)
 
 
 def test_sn2_another_version(root: Path) -> None:
@@ -142,7 +123,7 @@ def test_sn2_another_version(root: Path) -> None:
     document = json.loads((root / SECOND).read_bytes()) | {"version": "0.9.0"}
     (root / SECOND).write_text(json.dumps(document))
 
-    assert [(SECOND, "$.version", "SN2")] == _rules(root)
+    assert [(SECOND, "$.version", "SN2")] == list_tree_rules(root)
 
 
 def test_sn3_a_record_was_changed(root: Path) -> None:
@@ -150,7 +131,7 @@ def test_sn3_a_record_was_changed(root: Path) -> None:
     text = (root / SECOND).read_text()
     (root / SECOND).write_text(text.replace("It is.", "It was."))
 
-    assert [(SECOND, "$.snapshots[0].hash", "SN3")] == _rules(root)
+    assert [(SECOND, "$.snapshots[0].hash", "SN3")] == list_tree_rules(root)
 
 
 def test_sn4_the_documents_hash_was_changed(root: Path) -> None:
@@ -158,16 +139,16 @@ def test_sn4_the_documents_hash_was_changed(root: Path) -> None:
     document = json.loads((root / SECOND).read_bytes()) | {"hash": ZEROS}
     (root / SECOND).write_text(json.dumps(document))
 
-    assert [(SECOND, "$.hash", "SN4")] == _rules(root)
+    assert [(SECOND, "$.hash", "SN4")] == list_tree_rules(root)
 
 
 def test_a_change_with_recomputed_hashes_differs_from_the_manifest(root: Path) -> None:
     """An edited record with recomputed hashes still differs from the manifest."""
     manifest = (root / "manifest.json").read_bytes()
-    _change(root, SECOND, lambda record: record["response"].update(content="It was."))
+    change_record(root, SECOND, lambda record: record["response"].update(content="It was."))
     (root / "manifest.json").write_bytes(manifest)
 
-    assert [("manifest.json", "$.snapshots[1].hash", "MF5")] == _rules(root)
+    assert [("manifest.json", "$.snapshots[1].hash", "MF5")] == list_tree_rules(root)
 
 
 def test_sn5_a_file_is_not_named_after_its_record(root: Path) -> None:
@@ -177,15 +158,15 @@ def test_sn5_a_file_is_not_named_after_its_record(root: Path) -> None:
     assert [
         ("manifest.json", "$.snapshots[1].file", "MF5"),
         ("openai/renamed.json", "$.snapshots[0].id", "SN5"),
-    ] == _rules(root)
+    ] == list_tree_rules(root)
 
 
 def test_sn5_two_files_hold_the_same_id(root: Path) -> None:
     """Ids are unique in the tree, across providers; the finding names the other file."""
     (root / "anthropic").mkdir()
     (root / "anthropic" / "snap-0001.json").write_bytes((root / SECOND).read_bytes())
-    _rebuild(root)
-    (finding,) = _findings(root)
+    rebuild_manifest(root)
+    (finding,) = find_tree_findings(root)
 
     assert (SECOND, "SN5") == (finding.file, finding.rule)
     assert "anthropic/snap-0001.json" in finding.message
@@ -195,9 +176,9 @@ def test_sn5_an_id_is_in_one_document_twice(root: Path) -> None:
     """Unique in the tree means unique in a document too."""
     bodies = [snapshot_body(id="same-id"), snapshot_body(id="same-id", timestamp="2026-01-09T11:00:00Z")]
     (root / "openai" / "many.json").write_bytes(write_document(bodies))
-    _rebuild(root)
+    rebuild_manifest(root)
 
-    assert ("openai/many.json", "SN5") in {(finding.file, finding.rule) for finding in _findings(root)}
+    assert ("openai/many.json", "SN5") in {(finding.file, finding.rule) for finding in find_tree_findings(root)}
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "backup.json~", "snapshot", "manifest.json.bak"])
@@ -205,7 +186,7 @@ def test_sn5_an_id_is_in_one_document_twice(root: Path) -> None:
 def test_sn6_a_stray_file(root: Path, folder: str, name: str) -> None:
     """A tree holds what was approved and nothing else."""
     (root / folder / name).write_text("x")
-    (finding,) = _findings(root)
+    (finding,) = find_tree_findings(root)
 
     assert (os.path.normpath(f"{folder}/{name}"), "", "SN6") == finding[:3]
 
@@ -214,7 +195,7 @@ def test_sn6_a_json_file_at_the_root(root: Path) -> None:
     """A document belongs into its provider's folder."""
     (root / "snap-0009.json").write_bytes((root / FIRST).read_bytes())
 
-    assert [("snap-0009.json", "", "SN6")] == _rules(root)
+    assert [("snap-0009.json", "", "SN6")] == list_tree_rules(root)
 
 
 @pytest.mark.parametrize("name", ["OpenAI", "-x", "a b", "é", "_x"])
@@ -222,7 +203,7 @@ def test_sn6_a_folder_that_no_provider_is_called(root: Path, name: str) -> None:
     """Its documents are checked all the same."""
     (root / "openai").rename(root / name)
 
-    assert (name, "", "SN6") in _rules(root)
+    assert (name, "", "SN6") in list_tree_rules(root)
     assert 3 == verify_tree(str(root), ModelPolicy()).records
 
 
@@ -230,7 +211,7 @@ def test_sn6_a_folder_inside_a_provider(root: Path) -> None:
     """The tree is two levels deep."""
     (root / "openai" / "deeper").mkdir()
 
-    assert [("openai/deeper", "", "SN6")] == _rules(root)
+    assert [("openai/deeper", "", "SN6")] == list_tree_rules(root)
 
 
 def _wire(root: Path, data: bytes | None, **changes: str) -> None:
@@ -239,7 +220,7 @@ def _wire(root: Path, data: bytes | None, **changes: str) -> None:
     if data is not None:
         (root / "wire" / "snap-0001.json").write_bytes(data)
     reference = {"file": "wire/snap-0001.json", "sha256": digest_bytes(data or b""), **changes}
-    _change(root, SECOND, lambda record: record["response"].update(wire=reference))
+    change_record(root, SECOND, lambda record: record["response"].update(wire=reference))
     write_approval_file(root, ("snap-0001", SECOND, None, _second(root)["hash"]))
 
 
@@ -254,21 +235,21 @@ def test_sn9_a_raw_response_differs_from_its_record(root: Path) -> None:
     body["response"]["content"] = "It is not."
     _wire(root, raw_response_of(body))
 
-    assert [(SECOND, "$.snapshots[0].response.content", "SN9")] == _rules(root)
+    assert [(SECOND, "$.snapshots[0].response.content", "SN9")] == list_tree_rules(root)
 
 
 def test_sn9_a_file_that_is_no_raw_response(root: Path) -> None:
     """The finding names the raw response's file."""
     _wire(root, b"{}")
 
-    assert {"wire/snap-0001.json"} == {file for file, _, rule in _rules(root) if rule == "SN9"}
+    assert {"wire/snap-0001.json"} == {file for file, _, rule in list_tree_rules(root) if rule == "SN9"}
 
 
 def test_a_raw_response_with_the_right_bytes_is_valid(root: Path) -> None:
     """Their content agrees with the record, and their digest is the one it names."""
     _wire(root, raw_response_of(_second(root)))
 
-    assert () == _findings(root)
+    assert () == find_tree_findings(root)
 
 
 def test_sn7_a_raw_response_was_changed(root: Path) -> None:
@@ -277,7 +258,7 @@ def test_sn7_a_raw_response_was_changed(root: Path) -> None:
     _wire(root, data)
     (root / "wire" / "snap-0001.json").write_bytes(data + b" ")
 
-    assert [(SECOND, "$.snapshots[0].response.wire.sha256", "SN7")] == _rules(root)
+    assert [(SECOND, "$.snapshots[0].response.wire.sha256", "SN7")] == list_tree_rules(root)
 
 
 @pytest.mark.parametrize(
@@ -288,14 +269,14 @@ def test_sn7_a_record_names_another_raw_response(root: Path, file: str) -> None:
     """It is named after its record, and no other path is opened."""
     _wire(root, b"{}", file=file)
 
-    assert [(SECOND, "$.snapshots[0].response.wire.file", "SN7")] == _rules(root)
+    assert [(SECOND, "$.snapshots[0].response.wire.file", "SN7")] == list_tree_rules(root)
 
 
 def test_sn7_a_raw_response_is_missing(root: Path) -> None:
     """A record that names a missing raw response is broken, not unchecked."""
     _wire(root, None)
 
-    assert [(SECOND, "$.snapshots[0].response.wire.file", "SN7")] == _rules(root)
+    assert [(SECOND, "$.snapshots[0].response.wire.file", "SN7")] == list_tree_rules(root)
 
 
 def test_a_raw_response_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
@@ -305,7 +286,7 @@ def test_a_raw_response_that_is_a_link_is_not_followed(root: Path, tmp_path: Pat
     (tmp_path / "outside").write_bytes(b"{}")
     (root / "wire" / "snap-0001.json").symlink_to(tmp_path / "outside")
 
-    assert [("wire/snap-0001.json", "", "IO")] == _rules(root)
+    assert [("wire/snap-0001.json", "", "IO")] == list_tree_rules(root)
 
 
 def test_an_id_that_leads_out_of_the_tree_opens_no_file_there(root: Path, tmp_path: Path) -> None:
@@ -313,13 +294,13 @@ def test_an_id_that_leads_out_of_the_tree_opens_no_file_there(root: Path, tmp_pa
     name = "../../outside"
     (tmp_path / "outside.json").write_bytes(b"not yours")
     (root / "wire").mkdir()
-    _change(root, SECOND, lambda record: record.update(id=name))
-    _change(
+    change_record(root, SECOND, lambda record: record.update(id=name))
+    change_record(
         root,
         SECOND,
         lambda record: record["response"].update(wire={"file": f"wire/{name}.json", "sha256": ZEROS}),
     )
-    findings = _findings(root)
+    findings = find_tree_findings(root)
 
     assert (SECOND, "$.snapshots[0].id", "SN1") in [finding[:3] for finding in findings]
     assert not [finding for finding in findings if digest_bytes(b"not yours") in finding.message]
@@ -328,15 +309,15 @@ def test_an_id_that_leads_out_of_the_tree_opens_no_file_there(root: Path, tmp_pa
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800b"], ids=ascii)
 def test_an_id_that_no_file_can_have_is_a_finding_and_no_crash(root: Path, name: str) -> None:
     """A NUL or a lone surrogate in an id, and so in the name of its raw response."""
-    _change(root, SECOND, lambda record: record.update(id=name), seal=False)
-    _change(
+    change_record(root, SECOND, lambda record: record.update(id=name), seal=False)
+    change_record(
         root,
         SECOND,
         lambda record: record["response"].update(wire={"file": f"wire/{name}.json", "sha256": ZEROS}),
         seal=False,
     )
 
-    assert (SECOND, "$.snapshots[0].id", "SN1") in _rules(root)
+    assert (SECOND, "$.snapshots[0].id", "SN1") in list_tree_rules(root)
 
 
 def test_sn8_a_request_that_is_not_deterministic(root: Path) -> None:
@@ -346,24 +327,24 @@ def test_sn8_a_request_that_is_not_deterministic(root: Path) -> None:
         record["request"]["temperature"] = 0.7
         del record["request"]["seed"]
 
-    _change(root, SECOND, loosen)
+    change_record(root, SECOND, loosen)
 
     assert [
         (SECOND, "$.snapshots[0].request.seed", "SN8"),
         (SECOND, "$.snapshots[0].request.temperature", "SN8"),
-    ] == _rules(root, STRICT)
-    assert () == _findings(root, ModelPolicy(REQUEST_GATE, is_strict=True))
+    ] == list_tree_rules(root, STRICT)
+    assert () == find_tree_findings(root, ModelPolicy(REQUEST_GATE, is_strict=True))
     assert (3, 1, ()) == verify_tree(str(root), ModelPolicy())[:3]
 
 
 def test_a_finding_about_a_record_names_its_place_in_the_document(root: Path) -> None:
     """Also if an item before it is no record."""
-    _change(root, SECOND, lambda record: record["request"].update(temperature=1))
+    change_record(root, SECOND, lambda record: record["request"].update(temperature=1))
     document = json.loads((root / SECOND).read_bytes())
     document["snapshots"].insert(0, 5)
     (root / SECOND).write_text(json.dumps(document))
 
-    places = [place for file, *place in _rules(root, STRICT) if file == SECOND]
+    places = [place for file, *place in list_tree_rules(root, STRICT) if file == SECOND]
     assert ["$.snapshots[0]", "SN1"] in places
     assert ["$.snapshots[1].request.temperature", "SN8"] in places
 
@@ -373,90 +354,6 @@ def test_calls_that_are_gated_on_their_request_are_counted(root: Path) -> None:
     assert 3 == verify_tree(str(root), ModelPolicy(REQUEST_GATE)).request_gated
     assert 0 == verify_tree(str(root), ModelPolicy({"claude-*": ModelRule(gate="request")})).request_gated
     assert 0 == verify_tree(str(root), ModelPolicy({"gpt-4*": ModelRule()})).request_gated
-
-
-# ---------------------------------------------------------------------------------------------
-# The rules of the manifest
-
-
-def test_mf1_a_tree_with_records_needs_a_manifest(root: Path) -> None:
-    (root / "manifest.json").unlink()
-
-    assert [("manifest.json", "", "MF1")] == _rules(root)
-
-
-def _rewrite(root: Path, change: Callable[[dict[str, Any]], object], *, seal: bool = True) -> None:
-    manifest = json.loads((root / "manifest.json").read_bytes())
-    change(manifest)
-    if seal:
-        manifest["hash"] = document_hash("1.0.0", [entry["hash"] for entry in manifest["snapshots"]])
-    (root / "manifest.json").write_text(json.dumps(manifest))
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (lambda manifest: manifest.pop("created_at"), [("$.created_at", "MF2")]),
-        (lambda manifest: manifest.update(extra=1), [("$.extra", "MF2")]),
-        (lambda manifest: manifest["snapshots"].pop(1), [("$.snapshots", "MF4")]),
-        (
-            lambda manifest: manifest["snapshots"][1].update(hash=ZEROS),
-            [("$.snapshots[1].hash", "MF5")],
-        ),
-        (lambda manifest: manifest["snapshots"].reverse(), [("$.snapshots[1]", "MF6"), ("$.snapshots[2]", "MF6")]),
-        (lambda manifest: manifest.update(updated_at="2027-01-01T00:00:00Z"), [("$.updated_at", "MF8")]),
-        (
-            lambda manifest: manifest["snapshots"][1].update(file="../x.json"),
-            [("$.snapshots[1].file", "MF5"), ("$.snapshots[1].file", "MF9")],
-        ),
-    ],
-    ids=["MF2 missing", "MF2 unknown", "MF4", "MF5", "MF6", "MF8", "MF9"],
-)
-def test_a_manifest_that_does_not_fit_its_tree(
-    root: Path, change: Callable[[dict[str, Any]], object], expected: list[tuple[str, str]]
-) -> None:
-    """One change each, with the hash made right again: exactly the findings of that rule."""
-    _rewrite(root, change)
-
-    assert [("manifest.json", *place) for place in expected] == _rules(root)
-
-
-def test_mf3_a_file_was_deleted(root: Path) -> None:
-    """Its entry is still there."""
-    (root / SECOND).unlink()
-
-    assert [("manifest.json", "$.snapshots[1]", "MF3")] == _rules(root)
-
-
-def test_mf4_a_file_was_added(root: Path) -> None:
-    """A valid document that the manifest does not list."""
-    (root / "openai" / "new-one.json").write_bytes(write_document([snapshot_body(id="new-one")]))
-
-    assert ("manifest.json", "$.snapshots", "MF4") in _rules(root)
-
-
-def test_mf7_the_manifests_hash_was_changed(root: Path) -> None:
-    """Everything else is right."""
-    _rewrite(root, lambda manifest: manifest.update(hash=ZEROS), seal=False)
-
-    assert [("manifest.json", "$.hash", "MF7")] == _rules(root)
-
-
-def test_a_manifest_without_documents_is_compared_with_an_empty_tree(root: Path) -> None:
-    """All files are gone: an entry each."""
-    for file in (FIRST, SECOND, THIRD):
-        (root / file).unlink()
-
-    assert [("manifest.json", f"$.snapshots[{place}]", "MF3") for place in range(3)] == _rules(root)
-
-
-def test_times_are_compared_as_instants_across_time_zones(root: Path) -> None:
-    """The record's own spelling, in a zone that makes its text the largest."""
-    _change(root, SECOND, lambda record: record.update(timestamp="2026-01-09T12:30:00.5+02:30"))
-    manifest = json.loads((root / "manifest.json").read_bytes())
-
-    assert ("2026-01-09T10:00:00Z", "2026-01-09T10:02:00Z") == (manifest["created_at"], manifest["updated_at"])
-    assert () == _findings(root)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -490,7 +387,7 @@ def test_an_unreadable_file_is_one_finding_and_others_are_checked(
     (root / THIRD).write_text(text.replace("It is.", "It was."))
     rule = "PARSE" if kind == "not JSON" else "IO"
 
-    assert {(file, "", rule), (THIRD, "$.snapshots[0].hash", "SN3")} == set(_rules(root))
+    assert {(file, "", rule), (THIRD, "$.snapshots[0].hash", "SN3")} == set(list_tree_rules(root))
 
 
 def test_a_provider_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
@@ -498,7 +395,7 @@ def test_a_provider_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -
     (root / "openai").rename(tmp_path / "elsewhere")
     (root / "openai").symlink_to(tmp_path / "elsewhere")
 
-    assert [("openai", "", "IO")] == _rules(root)
+    assert [("openai", "", "IO")] == list_tree_rules(root)
 
 
 @pytest.mark.parametrize("name", ["wire", "notes", "x.json"])
@@ -506,7 +403,7 @@ def test_any_other_link_at_the_root_is_a_finding(root: Path, tmp_path: Path, nam
     """Reserved or not, to a folder or to nothing."""
     (root / name).symlink_to(tmp_path)
 
-    assert [(name, "", "IO")] == _rules(root)
+    assert [(name, "", "IO")] == list_tree_rules(root)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -515,11 +412,11 @@ def test_any_other_link_at_the_root_is_a_finding(root: Path, tmp_path: Path, nam
 
 def test_all_findings_of_all_files_are_reported_sorted(root: Path) -> None:
     """Four problems in four places, sorted by file, then place."""
-    _change(root, FIRST, lambda record: record["request"].update(temperature=1, seed="x"), seal=False)
+    change_record(root, FIRST, lambda record: record["request"].update(temperature=1, seed="x"), seal=False)
     (root / SECOND).write_bytes(b"{")
     (root / "stray.txt").write_text("x")
     (root / "manifest.json").write_bytes(b"[]")
-    findings = _findings(root, STRICT)
+    findings = find_tree_findings(root, STRICT)
 
     assert sorted(findings) == list(findings)
     assert {"SN1", "SN8", "PARSE", "SN6", "MF2"} == {finding.rule for finding in findings}
@@ -528,7 +425,7 @@ def test_all_findings_of_all_files_are_reported_sorted(root: Path) -> None:
 def test_the_findings_do_not_depend_on_how_the_files_are_mapped(root: Path) -> None:
     """A mapper that works in another order, as one with many processes does, gives the same report."""
     (root / FIRST).write_bytes(b"{")
-    _change(root, SECOND, lambda record: record.update(id="other-id"), seal=False)
+    change_record(root, SECOND, lambda record: record.update(id="other-id"), seal=False)
 
     def backwards(check: Any, tasks: list[Any]) -> list[Any]:
         return [check(task) for task in reversed(tasks)][::-1]
@@ -549,6 +446,6 @@ def test_documents_can_be_checked_without_their_manifest(root: Path) -> None:
 
 def test_a_lone_surrogate_in_a_document_is_a_finding(root: Path) -> None:
     """As a key that the format does not know: named like any other."""
-    _change(root, SECOND, lambda record: record["response"].update({"\ud800": 1}), seal=False)
+    change_record(root, SECOND, lambda record: record["response"].update({"\ud800": 1}), seal=False)
 
-    assert ["SN1"] == [rule for _, _, rule in _rules(root)]
+    assert ["SN1"] == [rule for _, _, rule in list_tree_rules(root)]
