@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import uvloop
 
 from traceforge.capture.proxy.proxy_server import ProxyServer
@@ -267,3 +268,12 @@ def proxy_and_upstream(**options: Any) -> Iterator[tuple[Upstream, Proxy]]:
     finally:
         proxy.stop()
         upstream.close()
+
+
+def read_until_broken(client: Peer, how: str) -> bytes:
+    """What the client gets before its connection ends, which must be in this way."""
+    if how == "reset":
+        with pytest.raises(ConnectionResetError):
+            client.read_to_end()
+        return b""
+    return client.read_to_end()
