@@ -21,6 +21,7 @@ from traceforge.redact.redactor import Redactor
 from traceforge.traces.body_reader import write_body
 from traceforge.traces.chunk_file import read_chunks
 from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_format import read_trace
 from traceforge.traces.trace_summary import StoredTrace
 
 HOST = "http://127.0.0.1:8000"  # Where tests have a server, it is at another port: for a request key the same place.
@@ -209,3 +210,7 @@ def list_files(folder: Path) -> list[Path]:
 def as_object(value: JSON) -> JSONObject:
     assert isinstance(value, dict)
     return value
+
+
+def trace_body(stored: StoredTrace) -> dict[str, Any]:
+    return read_trace(stored.trace).body
