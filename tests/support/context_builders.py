@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.operation_store import Store
-from traceforge.context.model.inputs import Append, NewArtifact, NewBranch, NewBundle, NewEvent, NewSession
+from traceforge.context.model.inputs import Append, Merge, NewArtifact, NewBranch, NewBundle, NewEvent, NewSession
 from traceforge.context.model.objects import (
     Artifact,
     ArtifactType,
@@ -15,6 +15,8 @@ from traceforge.context.model.objects import (
     Content,
     Event,
     EventType,
+    Merged,
+    MergeStrategy,
     Session,
 )
 
@@ -75,3 +77,17 @@ def list_all_events(store: Store, branch: Branch | Session) -> list[Event]:
         events += page.data
         if not page.has_more:
             return events
+
+
+def merge_branch(
+    store: Store, source: Branch | Session, target: Branch | Session, strategy: MergeStrategy, **more: Any
+) -> Merged:
+    """Merge at the head of the target as it is now."""
+    _, source_id = branch_ids(source)
+    session_id, target_id = branch_ids(target)
+    now = store.get_branch(session_id, target_id)
+    expected = {"expected_version": now.version, "expected_head_event_id": now.head_event_id}
+    if strategy is MergeStrategy.COMPACT:
+        more.setdefault("summary", "they agreed")
+    body = Merge(source_branch_id=source_id, strategy=strategy, **{**expected, **more})
+    return store.merge_branch(session_id, target_id, body)

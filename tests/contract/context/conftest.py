@@ -32,7 +32,8 @@ from traceforge.context.model.objects import Target
 # every database answers alike, and run on PostgreSQL in `make test-all`.
 ON_BOTH_DATABASES = frozenset({
     "test_concurrency.py", "test_merges.py", "test_properties.py", "test_purge.py", "test_purge_properties.py",
-    "test_replay_runs.py", "test_storage.py", "test_storage_connections.py", "test_tenancy.py",
+    "test_repeated_merges.py", "test_replay_runs.py", "test_storage.py", "test_storage_connections.py",
+    "test_tenancy.py",
 })  # fmt: skip
 
 
