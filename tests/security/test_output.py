@@ -13,36 +13,22 @@ import os
 import pty
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from support.ci_reports import ci_report, reported_finding
 from support.command import COMMAND, CommandResult, traceforge
-from support.hostile_text import EVERYTHING, HOSTILE, LINE_STARTS, LINES, list_harm
+from support.hostile_text import EVERYTHING, HOSTILE, LINE_STARTS, LINES, each_hostile_text, list_harm
 from support.sample_files import sample_session, snapshot_body, write_pack, write_tree
 from traceforge.canon import JSON, json_bytes
 from traceforge.capture.proxy.call_recording import report_to_stderr
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
-from traceforge.clock import now
 from traceforge.errors import CannotRead, TraceForgeError
-from traceforge.report.ci_report import CaseOutcome, CaseResult
-from traceforge.report.github_report import annotation_lines, summary_markdown
-from traceforge.report.junit_report import junit_bytes
-from traceforge.report.sarif_report import sarif_bytes
 from traceforge.snapshots.formats.approval_format import ApprovedChange, Approver, write_approval
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
-from traceforge.terminal import (
-    escape_json,
-    one_line,
-    print_json_bytes,
-    print_status,
-    print_text,
-    print_workflow_command,
-)
+from traceforge.terminal import escape_json, one_line, print_json_bytes, print_status, print_text
 from traceforge.web.request_log import RequestLog
 
 FILE_NAMES = {
@@ -50,12 +36,6 @@ FILE_NAMES = {
     for name, text in HOSTILE.items()
     if "\0" not in text and not text.isspace()
 }
-
-
-def cases(**more: str) -> pytest.MarkDecorator:
-    """Every hostile text, and more."""
-    texts = {**HOSTILE, "surrogate": "\ud800", **more}
-    return pytest.mark.parametrize("text", texts.values(), ids=texts)
 
 
 def assert_harmless(ran: CommandResult) -> None:
@@ -263,115 +243,10 @@ def test_labels_of_the_context_store_are_escaped(tmp_path: Path) -> None:
         run(*words, "--json")
 
 
-# Reports for CI services
-
-
-def _hostile_report(text: str) -> Any:
-    finding = reported_finding(message=text, details=text)
-    finding = finding._replace(
-        location=finding.location._replace(file=text),
-        scopes=(text,),
-        finding=finding.finding._replace(path=f"$.{text}"),
-    )
-    cases = (CaseResult(text, text, CaseOutcome.FAILED, text), CaseResult(text, text, CaseOutcome.SKIPPED))
-    return ci_report(finding)._replace(summary=text, cases=cases)
-
-
-@cases(percent="%0A::error::forged")
-def test_an_annotation_is_one_harmless_command(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """GitHub runs what begins a line; a message cannot begin one, and keeps no control character."""
-    for line in annotation_lines(_hostile_report(text)):
-        print_workflow_command(line)
-
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("::error title=TraceForge GT1,file=")
-    assert [] == list_harm(line.removeprefix("::error"))
-
-
-@cases(end="]]>", cdata="<![CDATA[", element="</failure><script/>", entity="&lt;&xxe;")
-def test_junit_is_xml_without_harmful_text(text: str) -> None:
-    """Readable by a strict parser; a page that shows it shows what is there."""
-    root = ET.fromstring(junit_bytes(_hostile_report(text), now()))
-
-    shown = [value for element in root.iter() for value in (element.text or "", *element.attrib.values())]
-    assert [] == [harm for value in shown for harm in list_harm(value) if harm.startswith("U+")]
-
-
-@cases(link="[click](http://evil)")
-def test_sarif_is_json_without_harmful_text_and_links(text: str) -> None:
-    """Hosts show messages, and turn `[text](address)` into links."""
-    data = sarif_bytes(_hostile_report(text))
-
-    [result] = json.loads(data)["runs"][0]["results"]
-    assert [] == list_harm(data.decode())
-    assert [] == list_harm(result["message"]["text"])
-    assert "](" not in result["message"]["text"]
-
-
-MARKUP = {
-    "html": "<img src=x onerror=alert(1)>",
-    "image": "![a](http://evil/x.png)",
-    "link": "[click](javascript:alert(1))",
-    "cell": "a | b\n| c | d |",
-    "fence": "```\n# heading\n~~~\n<b>bold</b>",
-    "ticks": "`` ` ``` <script>alert(1)</script>",
-    "return": "a\r# heading\r<b>bold</b>",
-    "list": "a\n\n- item\n<details open>",
-}
-
-
-@cases(**MARKUP)
-def test_a_step_summary_shows_text_as_code(text: str) -> None:
-    """Without its code spans and fenced blocks, a summary has only text of ours."""
-    summary = summary_markdown(_hostile_report(f"a{text}"))
-
-    assert "" == _text_outside_of_code(summary).translate(str.maketrans("", "", " -|\n")).replace(
-        "##traceforgetest", ""
-    ).replace("**GT1**", "").replace(":replayed3findings1unchecked0exitcode1", "")
-    assert [] == [harm for harm in list_harm(summary) if harm.startswith("U+")]
-
-
-def _text_outside_of_code(markdown: str) -> str:
-    """What CommonMark does not take for code: fences of a list item first, then spans of a line."""
-    lines, fence = [], ""
-    for line in markdown.split("\n"):
-        ticks = line.strip()
-        if fence:
-            assert line.startswith("  "), line  # Otherwise, the list item and its block end here.
-            fence = "" if ticks == fence else fence
-        elif line.startswith("  ```"):
-            fence = ticks.removesuffix("text")
-        else:
-            lines.append(_without_spans(line))
-    return "\n".join(lines)
-
-
-def _without_spans(line: str) -> str:
-    plain = ""
-    while "`" in line:
-        before, _, rest = line.partition("`")
-        run = 1 + len(rest) - len(rest.lstrip("`"))
-        end = _find_run(rest[run - 1 :], run)
-        assert end >= 0, line
-        plain, line = plain + before, rest[run - 1 :][end + run :]
-    return plain + line
-
-
-def _find_run(text: str, length: int) -> int:
-    """Where a run of exactly this many backticks begins."""
-    place = 0
-    while (place := text.find("`", place)) >= 0:
-        run = len(text[place:]) - len(text[place:].lstrip("`"))
-        if run == length:
-            return place
-        place += run
-    return -1
-
-
 # The only way out
 
 
-@cases(**{f"start-{name}": text for name, text in LINE_STARTS.items()})
+@each_hostile_text(**{f"start-{name}": text for name, text in LINE_STARTS.items()})
 @pytest.mark.parametrize("colour", [False, True])
 def test_what_is_printed_is_harmless(text: str, colour: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """On both streams, at the start of a line and in the middle, with colours and without."""
@@ -398,7 +273,7 @@ def test_colours_of_ours_are_printed_where_they_are_wanted(capsys: pytest.Captur
     )
 
 
-@cases()
+@each_hostile_text()
 def test_printed_json_has_the_same_values(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A reader of the JSON gets every character; a terminal gets none that does harm."""
     value = {text: [text, {"nested": text + text}], "\U0001f600 naïve": "中文"}
@@ -420,7 +295,7 @@ def test_the_log_of_a_server_is_json_without_harm() -> None:
     assert [] == list_harm(lines[0])
 
 
-@cases()
+@each_hostile_text()
 def test_an_error_is_harmless_wherever_it_is_printed(text: str) -> None:
     """It may be raised into an application, whose traceback is not ours to escape."""
     errors = [TraceForgeError(text, hint=text), CannotRead(text, text), TraceForgeError("a").in_file(text)]

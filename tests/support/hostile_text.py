@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+import pytest
+
 COMMANDS = {
     "github": "::set-output name=key::value",
     "github-env": "::set-env name=PATH::/tmp",
@@ -81,3 +83,9 @@ def list_harm(output: str) -> list[str]:
 def is_harmful(char: str) -> bool:
     """Whether a character moves, hides or swaps what a terminal shows."""
     return unicodedata.category(char) in _HARMFUL or char in _INVISIBLE
+
+
+def each_hostile_text(**more: str) -> pytest.MarkDecorator:
+    """Every hostile text, and more."""
+    texts = {**HOSTILE, "surrogate": "\ud800", **more}
+    return pytest.mark.parametrize("text", texts.values(), ids=texts)
