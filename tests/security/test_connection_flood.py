@@ -385,3 +385,16 @@ def test_connections_stay_below_the_limit_on_open_files(monkeypatch: pytest.Monk
     assert connections.admit(first)
     assert connections.admit(Connection("10.0.0.1", 2.0))
     assert (True, 1) == (first.is_closed, len(connections))
+
+
+def test_a_call_does_not_ask_the_system_for_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit on open files is read when a client connects: thousands of calls a second come over a connection."""
+    asked: list[int] = []
+    monkeypatch.setattr(server_limits, "_count_affordable_connections", lambda: asked.append(1) or 100)
+    connections: ClientConnections[Connection] = ClientConnections(STORE_LIMITS)
+    client = Connection("10.0.0.1", 1.0)
+    connections.admit(client)
+    asked.clear()
+    connections.check_call(client)
+
+    assert [] == asked

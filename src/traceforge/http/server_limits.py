@@ -107,6 +107,7 @@ class ClientConnections(set[ConnectionT]):
         self._limits = limits
         self._planned: deque[_ConnectionState[ConnectionT]] = deque()  # Those that make room next.
         self._planned_admissions = 0  # For which the plan holds.
+        self._calls_max = _count_calls(self.connections_max)
 
     @property
     def connections_max(self) -> int:
@@ -119,6 +120,7 @@ class ClientConnections(set[ConnectionT]):
         If all are taken, one that waits for its client is closed.
         """
         connections_max = self.connections_max
+        self._calls_max = _count_calls(connections_max)  # Here, because a call should not ask the system for a limit.
         self._planned_admissions -= 1
         if len(self) >= connections_max:
             closed = self._choose_to_close(connections_max)
@@ -152,10 +154,8 @@ class ClientConnections(set[ConnectionT]):
         Raises:
             TooManyCalls: 429 if the client's address has its share, 503 if only the reserved connections are left.
         """
-        connections_max = self.connections_max
-        calls_max = connections_max - max(1, min(CONNECTIONS_RESERVED, connections_max // 8))
-        address_max = self._limits.calls_per_address
-        if len(self) <= min(calls_max, address_max):
+        calls_max, address_max = self._calls_max, self._limits.calls_per_address
+        if len(self) <= calls_max and len(self) <= address_max:
             return
         calls = [other for other in self if not other.deadline and other is not connection]
         if not connection.is_authenticated:
@@ -248,6 +248,11 @@ def _count_affordable_connections() -> int:
         return sys.maxsize
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else max(1, (soft - _DESCRIPTORS_RESERVED) // 2)
+
+
+def _count_calls(connections_max: int) -> int:
+    """How many calls may be in flight; the other connections are reserved for clients that have not called yet."""
+    return connections_max - max(1, min(CONNECTIONS_RESERVED, connections_max // 8))
 
 
 def peer_address(peername: object) -> str:
