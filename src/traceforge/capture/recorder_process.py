@@ -34,6 +34,8 @@ from traceforge.capture.trace_writer import RecorderSettings, TraceWriter
 from traceforge.conversion import decode_msgpack, encode_msgpack
 
 READ_BYTES = 1 << 20
+ROOM_BYTES_MIN = 4 * READ_BYTES  # With less room in the backlog, nothing is read.
+ROOM_SECONDS = 0.01  # How long to wait before looking for room again.
 TRIM_BYTES = 16 << 20  # When more has waited, memory is given back to the system afterwards.
 BATCH_BYTES = 64 << 10  # Written at once; in between, counts and files may be due.
 COUNTS_SECONDS = 0.5
@@ -63,7 +65,8 @@ class _FrameReader:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._partial_frame = b""  # the beginning of a frame
-        self.backlog: Backlog[bytes] = Backlog(BACKLOG_BYTES_MAX - SENDING_BYTES_MAX)
+        self._bytes_max = BACKLOG_BYTES_MAX - SENDING_BYTES_MAX
+        self.backlog: Backlog[bytes] = Backlog(self._bytes_max)
         self.deadline = 0.0  # when making files ends; 0 while more frames may come
         threading.Thread(target=self._read, name="traceforge-frames", daemon=True).start()
 
@@ -72,8 +75,16 @@ class _FrameReader:
         with suppress(OSError):
             while seconds is None and (data := self._receive()):
                 seconds = self._split_frames(self._partial_frame + data if self._partial_frame else data)
+                self._wait_for_room()
         self.deadline = time.monotonic() + (CLOSE_SECONDS if seconds is None else seconds)  # None: the sender died.
         self.backlog.wake()
+
+    def _wait_for_room(self) -> None:
+        """While the backlog is full, read nothing. The sender then counts new calls as lost before it encodes them;
+        sent and read first, they would take time from those that can be written.
+        """
+        while self.backlog.bytes > self._bytes_max - ROOM_BYTES_MIN:
+            time.sleep(ROOM_SECONDS)
 
     def _receive(self) -> bytes:
         try:

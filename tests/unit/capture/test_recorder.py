@@ -244,6 +244,29 @@ def test_the_recorder_rests_in_a_burst_and_not_when_it_is_behind_for_long(tmp_pa
     assert [False, True, True, False, False, True, False] == rests
 
 
+def test_a_full_recorder_leaves_calls_with_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads no call that it has no room for: the sender counts those as lost, and need not encode them first."""
+    for name, size in {
+        "BACKLOG_BYTES_MAX": 3000, "SENDING_BYTES_MAX": 1000, "ROOM_BYTES_MIN": 1000, "READ_BYTES": 500,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(recorder_process, name, size)
+    ours, theirs = socket.socketpair()
+    received: list[bytes] = []
+    with ours, theirs:
+        for _ in range(100):
+            module.send_frame(ours, b"x" * 200)
+        reader = recorder_process._FrameReader(theirs)
+
+        def take_some() -> bool:
+            time.sleep(0.001)
+            received.extend(reader.backlog.get(0.0, 500))
+            return len(received) + reader.backlog.lost == 100
+
+        wait_for(take_some)
+
+    assert (100, 0) == (len(received), reader.backlog.lost)
+
+
 def receive(writer: TraceWriter, number: int, wait: Callable[[], bool] = lambda: True) -> list[RecordingCounts]:
     """Run the recorder process here; the counts that it reports."""
     ours, theirs = socket.socketpair()
