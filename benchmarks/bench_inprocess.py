@@ -17,7 +17,7 @@ import requests
 
 import traceforge
 from harness import Row, is_quick, measure
-from traceforge.snapshots.gate.null_recorder import NullRecorder
+from traceforge.capture.null_recorder import NullRecorder
 
 GOAL_US = 100.0  # of CPU time that a capture may add to a call
 EVENT_US = 1.5  # and to each event of a stream

@@ -9,10 +9,10 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from support.cassettes import KEY, interaction, write_cassette
 from support.command import CommandResult, traceforge
 from support.corpus import PROJECT
 from support.environments import installed_python
@@ -22,7 +22,6 @@ from support.proposals import REPEATABLE, USAGE
 
 CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
 TESTS, CALLS = 6, 5
-KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
 
 
 def run_pytest(folder: Path, python: Path, url: str, *words: str) -> list[str]:
@@ -81,35 +80,13 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def interaction(question: str = "Hi", answer: str = "yes", **more: Any) -> dict[str, Any]:
-    """One call of a cassette, as the JSON serializer writes it."""
-    response = json.dumps(chat_answer(answer, usage=USAGE))
-    return {
-        "request": {
-            "method": "POST", "uri": "https://api.openai.com/v1/chat/completions",
-            "headers": {"content-type": ["application/json"], "authorization": [f"Bearer {KEY}"]},
-            "body": json.dumps(chat_request(question, **REPEATABLE)),
-        },
-        "response": {
-            "status": {"code": 200, "message": "OK"}, "headers": {"content-type": ["application/json"]},
-            "body": {"string": response},
-        } | more,
-    }  # fmt: skip
-
-
-def write(project: Path, name: str, *interactions: dict[str, Any]) -> None:
-    """A cassette in JSON."""
-    file = project / "tests" / "cassettes" / name
-    file.write_text(json.dumps({"version": 1, "interactions": list(interactions)}))
-
-
 def import_cassettes(project: Path, *words: str, **variables: str) -> CommandResult:
     return traceforge("import", "vcr", "tests/cassettes", *words, cwd=project, **variables)
 
 
 def test_headers_that_a_cassette_does_not_have_are_unknown_and_the_approval_says_so(project: Path) -> None:
     """A filter may have removed them; those that it has are known."""
-    write(project, "test_bot/test_one.json", interaction())
+    write_cassette(project, "test_bot/test_one.json", interaction())
 
     imported = import_cassettes(project)
     approved = traceforge("approve", "--all", "--reason", "as before", cwd=project)
@@ -134,8 +111,7 @@ def test_every_encoding_of_a_body_is_read(project: Path) -> None:
     parsed["request"]["parsed_body"] = json.loads(parsed["request"].pop("body"))
     old = interaction("old")
     old["response"] = {"status_code": 200, "http_version": "HTTP/1.1", "headers": {}, "content": body}
-    write(
-        project, "test_bot/test_all.json", interaction("text"), parsed, old,
+    write_cassette(project, "test_bot/test_all.json", interaction("text"), parsed, old,
         interaction("base64", body={"base64_string": base64.b64encode(body.encode()).decode()}),
         interaction("gzip", body={"base64_string": packed}, headers=gzipped), interaction("stale", headers=gzipped),
     )  # fmt: skip
@@ -175,8 +151,8 @@ def test_yaml_with_binary_bodies_and_python_tags_is_read(project: Path) -> None:
 def test_broken_cassettes_are_named_and_others_are_imported(project: Path) -> None:
     """Not JSON, no interactions, no status; a file that is no cassette is skipped."""
     folder = project / "tests" / "cassettes"
-    write(project, "test_bot/test_good.json", interaction())
-    write(project, "test_bot/test_status.json", interaction(status={"message": "OK"}))
+    write_cassette(project, "test_bot/test_good.json", interaction())
+    write_cassette(project, "test_bot/test_status.json", interaction(status={"message": "OK"}))
     (folder / "cut.json").write_text('{"interactions": [')
     (folder / "empty.yaml").write_text("")
     (folder / "notes.json").write_text('{"about": "something else"}')
@@ -193,7 +169,7 @@ def test_broken_cassettes_are_named_and_others_are_imported(project: Path) -> No
 
 def test_importing_twice_changes_nothing(project: Path) -> None:
     """Also after approval."""
-    write(project, "test_bot/test_a.json", interaction("one"), interaction("two"))
+    write_cassette(project, "test_bot/test_a.json", interaction("one"), interaction("two"))
     first = import_cassettes(project)
     files = sorted(path.name for path in (project / ".ai-tests").rglob("*.json"))
 
@@ -211,7 +187,7 @@ def test_a_failed_attempt_is_dropped_and_a_refused_call_has_a_reason(project: Pa
     busy = interaction("Hi", status={"code": 429}, body={"string": '{"error": {"message": "slow down"}}'})
     loose = interaction("loose")
     loose["request"]["body"] = json.dumps({**json.loads(loose["request"]["body"]), "temperature": 0.7})
-    write(project, "test_bot/test_a.json", busy, interaction("Hi"), loose)
+    write_cassette(project, "test_bot/test_a.json", busy, interaction("Hi"), loose)
 
     (project / "traceforge.config.json").write_text(json.dumps({**CONFIG, "determinism": "strict"}))
     ran = import_cassettes(project)
@@ -247,7 +223,9 @@ def test_the_summary_of_a_large_import_fits_on_a_screen(project: Path) -> None:
     for number in range(40):
         loose = interaction(f"question {number}")
         loose["request"]["body"] = json.dumps({**json.loads(loose["request"]["body"]), "temperature": 0.7})
-        write(project, f"test_bot/test_{number}.json", loose if number % 2 else interaction(f"question {number}"))
+        write_cassette(
+            project, f"test_bot/test_{number}.json", loose if number % 2 else interaction(f"question {number}")
+        )
         (project / "tests" / "cassettes" / f"broken{number}.json").write_text('{"interactions": [')
 
     ran = import_cassettes(project)
@@ -268,7 +246,7 @@ def test_nothing_to_import_is_not_a_success(project: Path) -> None:
     )
     other = interaction()
     other["request"]["uri"] = "https://example.com/v1/orders"
-    write(project, "other.json", other)
+    write_cassette(project, "other.json", other)
     assert (3, True) == ((ran := import_cassettes(project)).code, "0 model calls, 1 other interaction" in ran.out)
     assert 2 == import_cassettes(project, CI="true").code
 

@@ -27,6 +27,7 @@ from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import (
     check_has_no_record,
     draft_raw_response,
+    find_disagreements,
     read_raw_response,
     write_raw_response,
 )
@@ -69,6 +70,7 @@ FILES = {
     "rendered-rr_1.json": "d5a8ef586693988b9bb0228a4e8bd23812f743d0761335458911425da8fbae8b",
     "snapshot-0.9.0-migrated.json": "b5b9d40f96c53ed101d86ddb4dc498ec49bfa05d16c4d1972486bf88b5a54838",
     "snapshot-0.9.0.json": "60a1bd08bb121dda2df35c2dc28f1a34fc438482e041f7fa5c619f1677a5dd20",
+    "snapshot-1.0.0-adopted.json": "43f45c913bf2488720b1905bc586e071b5faa978f531d22af6100c8fdae6ee4c",
     "snapshot-1.0.0-calls.json": "b9115f3dae30dc5a6c25f93046bf07c69b0f45fb1e890c66d11e8ff6a1871b68",
     "snapshot-1.0.0-per-worker.json": "6ccaa76d30799730a7eee1ca390d1dedea9a76ac7671cc9899922e4c4dfc40d5",
     "snapshot-1.0.0-plain.json": "7121877a1a72af1f5a60022a1fd6957828e11cd13d2cad294f2d4da7727b3ba7",
@@ -79,6 +81,7 @@ FILES = {
     "spool-1.segment": "d65bd7ffc74c5301224f38880f47c021f56aa588388f1c709ab940fade5e6476",
     "trace-1.0.0-recorded.json": "239a05e81401d540f3052c2cb3077cf850afc34b5e974f3ace7c773afd85d864",
     "trace-1.0.0.json": "bd53ea26f487e2480fda232ab4034aa125d79e81691213b493acc0406162a284",
+    "wire-answer-1.0.0-adopted.json": "e501ecfaa5d0f6f115ff83d39e635b706243e9c1a201c2b72ad1ea9a340298e8",
     "wire-answer-1.0.0-alone.json": "88512e0d0200fee5781ce9abe7fd9da904ca82ff87f6eb8012c9dcd0e7f50544",
     "wire-answer-1.0.0-keys.json": "c2585071f9cbc39e05ee11746c41b942ca4dd28a01a9e2ee33f1469bd4602110",
     "wire-answer-1.0.0.json": "fad26d4becc6c60da83c089b8f3780bd9ac76bafa9ef908b7ee745d8a39bd35d",
@@ -160,6 +163,19 @@ def test_snapshot_1_0_0_of_a_plain_call_is_read_with_its_gate() -> None:
     request: Any = record.body["request"]
     assert ("request", "no temperature, no seed") == (request["gate"], request["gate_reason"])
     assert _read("snapshot-1.0.0-plain.json") == write_document([record.body])
+
+
+def test_snapshot_1_0_0_with_an_adopted_answer_is_read_with_its_label() -> None:
+    """The record and its raw response name the snapshot that the answer was recorded with, and agree."""
+    (record,) = read_document(_read("snapshot-1.0.0-adopted.json"))
+    raw = read_raw_response(_read("wire-answer-1.0.0-adopted.json"))
+
+    assert "sha256:c7d99e056a28d4ba4cd17f3a032e87ae41dde2f61755623338e5293d51f55b35" == record.hash
+    response: Any = record.body["response"]
+    assert raw.adopted_from == response["adopted_from"]
+    assert [] == find_disagreements(record.body, raw, ModelPolicy())
+    assert _read("snapshot-1.0.0-adopted.json") == write_document([record.body])
+    assert _read("wire-answer-1.0.0-adopted.json") == write_raw_response(raw)
 
 
 def test_snapshot_0_9_0_is_refused_and_can_be_migrated() -> None:

@@ -217,7 +217,8 @@ def _print_approved_changes(changes: Sequence[PendingChange]) -> None:
         redacted = f", {values} will replay as [REDACTED]" if change.redacted_count else ""
         unknown = unknown_parts_text(change.raw_response)
         not_compared = f", without {unknown}: unknown" if unknown else ""
-        print_text(f"approved: {change.id} ({change.kind}){redacted}{not_compared}")
+        adopted = ", with an adopted answer that no provider gave to this request" if change.is_adopted else ""
+        print_text(f"approved: {change.id} ({change.kind}){adopted}{redacted}{not_compared}")
 
 
 def _print_tree_approval(result: CommitResult) -> None:

@@ -15,7 +15,7 @@ from traceforge.findings import ExitCode, exit_code
 from traceforge.match_key import requires_comparison
 from traceforge.report.gate_text import record_json, record_lines
 from traceforge.report.text_format import finding_lines
-from traceforge.snapshots.record.record_run import run_record
+from traceforge.snapshots.record.record_run import adopt_answers, run_record
 from traceforge.terminal import one_line, print_json_bytes, print_text
 
 RUNS_MAX = 1000
@@ -27,6 +27,11 @@ RUNS_MAX = 1000
     "--replace-old", is_flag=True, help="Record the calls of snapshots of an older version again, to replace them."
 )
 @click.option(
+    "--adopt",
+    is_flag=True,
+    help="Run without a network, and give changed requests the recorded answers of imported calls.",
+)
+@click.option(
     "--runs",
     type=click.IntRange(1, RUNS_MAX),
     default=1,
@@ -36,7 +41,7 @@ RUNS_MAX = 1000
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON on stderr.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-def record(command: tuple[str, ...], fresh: bool, replace_old: bool, runs: int, as_json: bool) -> None:
+def record(command: tuple[str, ...], fresh: bool, replace_old: bool, adopt: bool, runs: int, as_json: bool) -> None:
     """Run COMMAND and save new or changed model calls for review.
 
     Approved calls are answered from snapshots; only new or changed requests go to their provider. The exit code is
@@ -55,22 +60,32 @@ def record(command: tuple[str, ...], fresh: bool, replace_old: bool, runs: int, 
     With --replace-old, snapshots of an older version of the format answer nothing: their calls are recorded again
     under their ids. `traceforge approve` removes an old file when each of its calls is replaced. What COMMAND did not
     ask for stays as it is, and is listed.
+
+    With --adopt, nothing goes to a provider. A request that no snapshot answers, and that is like an imported call of
+    the same test, gets the recorded answer of that call. It is saved for review with the request as it was sent, and
+    its answer is labelled as adopted: no provider gave it to this request. Exit code 3: some request is like no
+    imported call of its test. To replace adopted answers by live ones, use --fresh.
     """
     refuse_in_ci("record")
     loaded = load_config(current_folder())
     if not command:
         raise click.UsageError("Name the command to run: traceforge record -- COMMAND.")
-    if not as_json:
+    if adopt and (fresh or replace_old or runs > 1):
+        raise click.UsageError("--adopt asks no provider: it does not go with --fresh, --replace-old or --runs.")
+    if not as_json and not adopt:
         print_upstreams(loaded)
-    record_run = run_record(
-        loaded,
-        command,
-        fresh=fresh,
-        replace_old=replace_old,
-        runs=runs,
-        notify=_print_note,
-        progress=show_progress,
-    )
+    if adopt:
+        record_run = adopt_answers(loaded, command, progress=show_progress)
+    else:
+        record_run = run_record(
+            loaded,
+            command,
+            fresh=fresh,
+            replace_old=replace_old,
+            runs=runs,
+            notify=_print_note,
+            progress=show_progress,
+        )
     if record_run.run is None:
         findings = record_run.snapshots.tree_report.findings
         print_text(finding_lines(findings), err=True)
@@ -80,7 +95,8 @@ def record(command: tuple[str, ...], fresh: bool, replace_old: bool, runs: int, 
         print_json_bytes(exact_ecmascript_bytes(record_json(record_run)), err=True)
     else:
         print_text("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
-    nothing = not record_run.live and not record_run.snapshots.player.played_count
+    nothing = not (record_run.live or record_run.adopted or record_run.snapshots.player.played_count)
+    incomplete = record_run.unread or record_run.lost or record_run.failed_repeats or record_run.unmatched
     uncompared = record_run.snapshots.player.uncompared_call_count and requires_comparison(
         loaded.config.match.redacted, os.environ
     )
@@ -88,7 +104,7 @@ def record(command: tuple[str, ...], fresh: bool, replace_old: bool, runs: int, 
         ExitCode.FINDINGS
         if any(variance.is_failure for variance in record_run.variances)
         else ExitCode.UNCHECKED
-        if nothing or record_run.unread or record_run.lost or record_run.failed_repeats or uncompared
+        if nothing or incomplete or uncompared
         else 0
     )
     raise click.exceptions.Exit(int(code))

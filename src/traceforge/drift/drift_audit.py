@@ -21,6 +21,7 @@ from traceforge.capture.hook.cassette_events import (
     digest_file,
 )
 from traceforge.capture.hook.model_call_rules import is_model_call, normalize_hosts
+from traceforge.capture.null_recorder import NullRecorder
 from traceforge.capture.run.cassette_observer import PlayedInteraction, UnansweredCall
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.config import LoadedConfig, current_folder
@@ -29,7 +30,6 @@ from traceforge.drift.unopened_cassettes import UnopenedCassette, read_unopened
 from traceforge.findings import IO, ExitCode, Finding
 from traceforge.redact.redactor import Redactor
 from traceforge.replay.request_key import RequestKeyer, make_request_keyer
-from traceforge.snapshots.gate.null_recorder import NullRecorder
 from traceforge.snapshots.record.cassette_import import list_cassette_files
 
 DRIFT_RULE = "DR1"

@@ -55,6 +55,29 @@ class FallbackSource(Protocol):
         ...
 
 
+class SentRequest(NamedTuple):
+    """A request as the application sent it, with its secrets; never stored."""
+
+    method: str
+    url: str
+    headers: Headers
+    body: bytes
+
+
+class ResponseAdopter(Protocol):
+    """Answers requests that have no recording with the recorded response of another request."""
+
+    def adopt_response(
+        self, sent: SentRequest, request: KeyedRequest, caller: Caller, library: Library
+    ) -> RecordedResponse | None:
+        """The response; None where no recording is like the request."""
+        ...
+
+    def restart_scope(self, scope: str, worker: str) -> None:
+        """A test begins, perhaps again."""
+        ...
+
+
 class WorkerUses:
     """How often recordings answered in one worker of a suite, by scope and recording."""
 
@@ -101,6 +124,7 @@ class Player:
         self.scope_prefix = ""  # that scopes may have now, and had not when they were recorded
         self.redacts_scopes = False  # Some scope was recorded without a secret that its test still has in its name.
         self._redacted_scopes: dict[str, str] = {}
+        self.adopter: ResponseAdopter | None = None
         self.fresh_scopes: frozenset[str] = frozenset()  # with `allow_upstream`, all their requests go upstream
         self.renews_uncompared = (
             False  # with `allow_upstream`, requests go upstream whose recordings lack fingerprints
@@ -142,18 +166,22 @@ class Player:
             return self._pass_upstream()
         request, lookup = self._look_up(method, url, headers, body, caller)
         if lookup.recording is None or (allow_upstream and self._is_renewed(lookup)):
-            return self._answer_unrecorded(request, caller, lookup, allow_upstream=allow_upstream)
+            sent = SentRequest(method, url, headers, body)
+            return self._answer_unrecorded(sent, request, caller, lookup, allow_upstream=allow_upstream)
         try:
             response = lookup.recording.source.load_response()
         except TraceForgeError as exc:
             return self._answer_unreadable(request, caller, lookup.recording.name, exc)
         self._count_use(request, caller, lookup, response)
-        if response.echoes:
-            from traceforge.replay.echoes import refill_echoes  # 5 ms of CPU, and few responses have echoes.
+        return ReplayResult(self._refill_echoes(response, headers, request), lookup.recording.name)
 
-            header_redactions = self._keyer.find_header_redactions(headers, request.redactions)
-            response = refill_echoes(response, [*header_redactions, *request.redactions])
-        return ReplayResult(response, lookup.recording.name)
+    def _refill_echoes(self, response: RecordedResponse, headers: Headers, request: KeyedRequest) -> RecordedResponse:
+        if not response.echoes:
+            return response
+        from traceforge.replay.echoes import refill_echoes  # 5 ms of CPU, and few responses have echoes.
+
+        header_redactions = self._keyer.find_header_redactions(headers, request.redactions)
+        return refill_echoes(response, [*header_redactions, *request.redactions])
 
     def _look_up(
         self, method: str, url: str, headers: Headers, body: bytes, caller: Caller
@@ -203,6 +231,8 @@ class Player:
         with self._lock:
             if worker in self.worker_uses:
                 self.worker_uses[worker].restart_scope(scope)
+        if self.adopter is not None:
+            self.adopter.restart_scope(scope, worker)
 
     def count_unmatched(self, reason: str) -> UnmatchedRequest:
         """Count as unmatched a request that could not be looked up: one that no recording would answer."""
@@ -216,15 +246,19 @@ class Player:
         return self.renews_uncompared and self._match_key is not None and not lookup.redactions_compared
 
     def _answer_unrecorded(
-        self, request: KeyedRequest, caller: Caller, lookup: LookupResult, *, allow_upstream: bool
+        self, sent: SentRequest, request: KeyedRequest, caller: Caller, lookup: LookupResult, *, allow_upstream: bool
     ) -> ReplayResult:
-        """Try the fallback, then let the request go upstream or count it as unmatched."""
+        """Try the fallback and the adopter, then let the request go upstream or count it as unmatched."""
         fallback = self._fallback
         # A fallback does not compare redacted parts: it would answer a request that differs from a recording in one.
         if fallback is not None and not lookup.differs_at:
             match = fallback.find_response(request)
             if match is not None:
                 return self._answer_synthesised(request, caller, *match)
+        if self.adopter is not None:
+            adopted = self.adopter.adopt_response(sent, request, caller, self._library)
+            if adopted is not None:
+                return ReplayResult(self._refill_echoes(adopted, sent.headers, request))
         if allow_upstream:
             return self._pass_upstream()
         reason = fallback.explain_no_response(request) if fallback is not None else ""

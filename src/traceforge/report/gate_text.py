@@ -35,6 +35,7 @@ from traceforge.terminal import one_line
 
 if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and runs no command.
     from traceforge.audit.tree_gate import TreeGateReport
+    from traceforge.capture.run.network_access import RefusedConnection
     from traceforge.capture.run.offline import OfflineReport
     from traceforge.replay.request_key import RequestKeyer
     from traceforge.snapshots.gate.command_gate import TestRun
@@ -46,6 +47,8 @@ TEXT_LENGTH_MAX = 400  # Of a new message or answer; the file has all of it.
 SCOPES_SHOWN = 3
 NAMES_SHOWN = 10
 
+ADOPTED_NOTE = "the answer is adopted: it was recorded for an earlier request, and no provider gave it to this one"
+LIVE_NOTE = "the provider has answered this request now: its answer was adopted before"
 LEFT_EARLY_NOTE = "the application left this stream early: it is approved and replayed as far as it was read"
 
 TITLES = {
@@ -70,6 +73,8 @@ def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
             for reason in change.reasons:
                 yield f"      {one_line(reason.field)}: {one_line(reason.message)}"
                 yield f"  {hint_line(reason.hint)}"
+            if change.is_adopted:
+                yield f"      {ADOPTED_NOTE}"
             if change.raw_response.is_left_early:
                 yield f"      {LEFT_EARLY_NOTE}"
             if change.redacted_count:
@@ -105,6 +110,7 @@ def change_json(change: PendingChange) -> JSONObject:
         "trace": change.trace,
         "redacted": change.redacted_count,
         "reasons": [cast("JSON", reason._asdict()) for reason in change.reasons],
+        **({"adopted": True} if change.is_adopted else {}),
     }
 
 
@@ -129,11 +135,17 @@ def diff_lines(
         redacted_path = _find_differing_redaction(before, change, keys, scope)
         if comparison.has_changed:
             yield comparison_text(comparison, colour=colour, full=full)
+        elif before.is_adopted and not change.is_adopted:
+            yield "    same prompt and same answer"
         elif not redacted_path:
             yield "    same prompt and same answer; only the way the request is sent differs"
         if redacted_path:
             yield f"    a redacted part of the request differs at {one_line(redacted_path)}"
         yield from head_change_lines(before.raw_response, change.raw_response)
+    if change.is_adopted:
+        yield ADOPTED_NOTE
+    elif before is not None and before.is_adopted:
+        yield LIVE_NOTE
     if change.raw_response.is_left_early:
         yield LEFT_EARLY_NOTE
     for reason in change.reasons:
@@ -198,8 +210,7 @@ def _short(value: JSON, full: bool) -> str:
 
 def record_lines(record_run: RecordRun) -> Iterator[str]:
     """The summary of `record`, and the next step."""
-    played = record_run.snapshots.player.played_count
-    yield f"{count(played + record_run.live, 'model call')}: {played} answered from snapshots, {record_run.live} live"
+    yield _call_counts(record_run)
     if record_run.has_new_key:
         yield f"wrote {MATCH_KEY_FILE}, a secret to compare redacted parts with: never commit it, keep a copy for CI"
     yield from change_lines(record_run.changes)
@@ -209,6 +220,7 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
         yield uncompared_line(
             record_run.snapshots.player.uncompared_call_count, record_run.snapshots.player.uncompared_part_count
         )
+    yield from _unadopted_lines(record_run)
     if record_run.unread:
         yield f"{count(record_run.unread, 'call')} could not be recorded"
     if record_run.lost:
@@ -224,6 +236,34 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
     if any(change.kind is not ChangeKind.REFUSED for change in record_run.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
     yield from policy_lines(record_run.snapshots)
+
+
+def _call_counts(record_run: RecordRun) -> str:
+    played, live = record_run.snapshots.player.played_count, record_run.live
+    if not record_run.is_offline:
+        return f"{count(played + live, 'model call')}: {played} answered from snapshots, {live} live"
+    without = len(record_run.unmatched)
+    parts = [f"{played} answered from snapshots", f"{record_run.adopted} with an adopted answer"]
+    parts += [f"{without} without an answer"] if without else []
+    return f"{count(played + record_run.adopted + without, 'model call')}: {', '.join(parts)}"
+
+
+def _unadopted_lines(record_run: RecordRun) -> Iterator[str]:
+    """Calls that got no answer, because no imported call of their test is left; and refused connections."""
+    if record_run.unmatched:
+        yield f"no imported call left to adopt an answer from: {len(record_run.unmatched)}"
+    for request in record_run.unmatched[:NAMES_SHOWN]:
+        yield f"  {one_line(request.caller.scope or request.caller.source)}: {request.message}"
+    if len(record_run.unmatched) > NAMES_SHOWN:
+        yield f"  … and {len(record_run.unmatched) - NAMES_SHOWN} more"
+    if record_run.unmatched:
+        yield "to ask the provider for these: traceforge record -- COMMAND"
+    refused = record_run.run.offline_report.refused if record_run.run and record_run.run.offline_report else {}
+    yield from (f"refused, because --adopt has no network: {one_line(name)}" for name in _addresses(refused))
+
+
+def _addresses(refused: Iterable[RefusedConnection]) -> list[str]:
+    return list(dict.fromkeys(connection.address for connection in refused))[:NAMES_SHOWN]
 
 
 def _variance_lines(record_run: RecordRun) -> Iterator[str]:
@@ -294,6 +334,8 @@ def record_json(record_run: RecordRun) -> JSONObject:
         "exit_code": record_run.run.exit_code if record_run.run is not None else None,
         "replayed": record_run.snapshots.player.played_count,
         "live": record_run.live,
+        **({"adopted": record_run.adopted} if record_run.is_offline else {}),
+        **({"unanswered": len(record_run.unmatched)} if record_run.is_offline else {}),
         "unchanged": record_run.unchanged,
         "unread": record_run.unread,
         "lost": record_run.lost,
@@ -374,6 +416,7 @@ def gate_report_json(test_run: TestRun, code: int) -> JSONObject:
             "prompt_only": len(observations.prompt_only_ids),
         },
         "synthesised": observations.synthesised,
+        "adopted": test_run.snapshots.tree_report.adopted,
         "volatile": dict(observations.volatile),
         "uncompared_fields": dict(observations.uncompared_fields),
         "uncompared": observations.uncompared_calls,

@@ -22,9 +22,9 @@ import traceforge
 from support.upstream import ScriptedResponse, Upstream, upstream
 from traceforge.capture.hook import guarded_call
 from traceforge.capture.hook.callsite import current_test
+from traceforge.capture.null_recorder import NullRecorder
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import Exchange
-from traceforge.snapshots.gate.null_recorder import NullRecorder
 
 PATH = "/v1/messages"
 HOOKED = [

@@ -29,6 +29,7 @@ POLICY_HINT = (
 )
 FORCED_REASON = "set for this model in the configuration"
 RAW_ONLY_REASON = "a raw response without a record"
+ADOPTED_REASON = "an adopted answer, never given to this request"
 STRICT = "strict"
 PROVIDERS_WITHOUT_SEED = frozenset({"anthropic"})  # Their API has no such field, so none can be demanded.
 
@@ -80,9 +81,11 @@ def choose_gate(request: Mapping[str, Any], policy: ModelPolicy, *, has_seed: bo
 
 def find_gate(request: Mapping[str, Any], provider: str, policy: ModelPolicy) -> str:
     """The gate of an approved record: the one that the project forces, the one that it states, or the one that
-    follows from its request.
+    follows from its request. No project forces one on an answer that was adopted.
     """
     stated = request.get("gate")
+    if request.get("gate_reason") == ADOPTED_REASON:
+        return REQUEST_GATE
     if policy.rules and (forced := policy.find_rule(str(request.get("model"))).gate) is not UNSET:
         return str(forced)
     if stated in (BEHAVIOUR_GATE, REQUEST_GATE):

@@ -7,7 +7,7 @@
      "keys": ["OPENAI_API_KEY", …],      names of the key variables that were set while it was recorded, if any
      "base_urls": {"OPENAI_BASE_URL": "http://…", …},      base-URL variables that were set while it was recorded
      "request": {"method", "upstream", "path", "query", "headers", "known_headers", "body"},
-     "response": {"status", "left_early", "headers", "t_ms": [...], "chunks": [...]},
+     "response": {"status", "left_early", "adopted_from", "headers", "t_ms": [...], "chunks": [...]},
      "redacted": {"request": [...], "response": [...], "echoes": [...]}}      only where something was redacted
 
 Bodies are stored content-decoded and redacted. Only request headers that are compared are stored. A chunk is a
@@ -20,6 +20,9 @@ version has written the file, which stored ALWAYS_STORED and no others. `base_ur
 
 `left_early` is true, or missing. It is true where the application closed the stream before its end: the chunks are
 what it read, and a replay breaks off after them.
+
+`adopted_from` is missing where the provider gave this response to this request. Otherwise it is the hash of the
+snapshot that the response was approved with before: it answered an earlier request, and this one was never sent.
 
 A raw response without a record is a call that the format of records cannot hold (an error, an embedding, several
 answers). It states itself where the call was made.
@@ -43,7 +46,7 @@ from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk, Headers, find_header
 from traceforge.findings import Finding
 from traceforge.replay.request_key import OLD_REQUEST, UnknownParts
-from traceforge.shape import NonEmptyText, NonNegative, ShapeProblem, WholeNumber, find_problems
+from traceforge.shape import DigestText, NonEmptyText, NonNegative, ShapeProblem, WholeNumber, find_problems
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record
 from traceforge.snapshots.formats.snapshot_format import OWN_REQUEST_FIELDS, RESTORE_HINT, CallSource
@@ -80,6 +83,7 @@ class _ResponseShape(Struct, forbid_unknown_fields=True):
     t_ms: list[NonNegative]
     chunks: list[str | _EncodedChunk]
     left_early: bool | UnsetType = UNSET
+    adopted_from: DigestText | UnsetType = UNSET
 
 
 class _Redaction(Struct, forbid_unknown_fields=True):
@@ -132,6 +136,7 @@ class RawResponse(NamedTuple):
     known_headers: tuple[str, ...] | None = None  # names of which it is known whether it had them; None: not stated
     base_urls: JSONObject | None = None  # base-URL variables that were set while it was recorded; None: unknown
     is_left_early: bool = False  # whether the application closed the stream before its end
+    adopted_from: str | None = None  # the hash of the snapshot whose response this is; None: given to this request
 
     @property
     def is_old(self) -> bool:
@@ -192,6 +197,7 @@ def read_raw_response(data: bytes) -> RawResponse:
         tuple(request["known_headers"]) if "known_headers" in request else None,
         cast("JSONObject | None", cast("JSONObject", value).get("base_urls")),
         response.get("left_early") is True,
+        response.get("adopted_from"),
     )
 
 
@@ -225,10 +231,12 @@ def write_raw_response(raw: RawResponse) -> bytes:
     body = _indented_json(cast("JSON", request), 2)
     headers = _indented_json([list(pair) for pair in raw.response_headers], 4)
     chunk_list = f"[\n{chunks}\n    ]" if raw.chunks else "[]"
-    left_early = '    "left_early": true,\n' if raw.is_left_early else ""
+    labels = '    "left_early": true,\n' if raw.is_left_early else ""
+    if raw.adopted_from is not None:
+        labels += f'    "adopted_from": "{raw.adopted_from}",\n'
     return (
         f'{{\n  "version": "{VERSION}",\n{source}  "request": {body},\n  "response": {{\n'
-        f'    "status": {raw.status},\n{left_early}    "headers": {headers},\n'
+        f'    "status": {raw.status},\n{labels}    "headers": {headers},\n'
         f'    "t_ms": {times},\n    "chunks": {chunk_list}\n  }}{redacted}\n}}\n'
     ).encode()
 
@@ -292,6 +300,7 @@ def draft_raw_response(raw: RawResponse, policy: ModelPolicy) -> RecordDraft:
         policy,
         find_endpoint(raw.method, raw.url),
         is_left_early=raw.is_left_early,
+        adopted_from=raw.adopted_from,
     )
 
 

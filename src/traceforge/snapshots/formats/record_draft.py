@@ -18,7 +18,14 @@ from typing import NamedTuple, cast
 from msgspec import UNSET
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.snapshots.formats.determinism_policy import DECLARABLE_FIELDS, ModelPolicy, choose_gate
+from traceforge.snapshots.formats.determinism_policy import (
+    ADOPTED_REASON,
+    DECLARABLE_FIELDS,
+    REQUEST_GATE,
+    GateChoice,
+    ModelPolicy,
+    choose_gate,
+)
 from traceforge.snapshots.formats.provider_defaults import find_default
 from traceforge.snapshots.formats.snapshot_format import (
     OWN_REQUEST_FIELDS,
@@ -69,10 +76,12 @@ def draft_record(
     endpoint: Endpoint,
     *,
     is_left_early: bool = False,
+    adopted_from: str | None = None,
 ) -> RecordDraft:
     """Draft the record of a call; `response` is None where the provider answered with an error.
 
     `is_left_early`: the application closed the stream before its end, which has the finish reason and the usage.
+    `adopted_from`: see `raw_response`; an answer that nobody gave to this request is not gated.
     """
     unsupported = _find_unsupported(request, response)
     if unsupported or response is None:
@@ -82,6 +91,9 @@ def draft_record(
     if declared:
         record_request["declared"] = [*cast("list[JSON]", record_request.get("declared", [])), *declared]
     choice = choose_gate(record_request, policy, has_seed=has_seed_field(endpoint))
+    if adopted_from is not None:
+        record_response["adopted_from"] = adopted_from
+        choice = GateChoice(REQUEST_GATE, ADOPTED_REASON)
     record_request |= {"gate": choice.gate, "gate_reason": choice.reason}
     unsupported = _find_invalid_fields(record_request, record_response)
     if unsupported:

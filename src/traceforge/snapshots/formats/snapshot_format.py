@@ -142,6 +142,7 @@ class SnapshotResponse(Struct, forbid_unknown_fields=True):
     latency_ms: NonNegative
     finish_reason: NonEmptyText
     tool_calls: list[OpenObject] | UnsetType = UNSET
+    adopted_from: DigestText | UnsetType = UNSET
     wire: RawResponseReference | UnsetType = UNSET
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from traceforge.capture.null_recorder import NullRecorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.capture.run.local_programs import list_unknown_programs, make_allow_hint
@@ -32,7 +33,6 @@ from traceforge.snapshots.gate.nested_projects import (
     compare_project,
     find_left_out_projects,
 )
-from traceforge.snapshots.gate.null_recorder import NullRecorder
 from traceforge.snapshots.gate.unselected_tests import (
     AskedFiles,
     find_failed_tests,

@@ -14,6 +14,7 @@ from uuid import uuid4
 from traceforge.capture.hook.pytest_scopes import current_worker, is_fixture_scope
 from traceforge.capture.inprocess import open_recorder
 from traceforge.capture.network_guard import NetworkGuard
+from traceforge.capture.null_recorder import NullRecorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.replaying_capture import ReplayingCapture
 from traceforge.capture.run.environment import (
@@ -28,7 +29,6 @@ from traceforge.capture.run.suite_events import SuiteEvents
 from traceforge.config import LoadedConfig
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, observe_replay
-from traceforge.snapshots.gate.null_recorder import NullRecorder
 from traceforge.snapshots.tree.project_snapshots import find_recorded_variables, list_gone_cases, open_snapshots
 
 if TYPE_CHECKING:

@@ -140,8 +140,22 @@ def find_candidates(
         for body, chunks in traces
         if (candidate := _make_candidate(body, chunks, keys, policy, scope, needs_match_key)) is not None
     ]
-    candidates = list(_drop_failed_attempts(candidates))
-    return _drop_repeats_of_workers(_mark_calls_per_worker(candidates, workers or {}), workers or {})
+    return settle_workers(list(_drop_failed_attempts(candidates)), workers or {})
+
+
+def settle_workers(candidates: Sequence[Candidate], workers: Mapping[str, str]) -> list[Candidate]:
+    """The calls of a run with workers, each that several of them make once; `workers` as in `find_candidates`."""
+    return _drop_repeats_of_workers(_mark_calls_per_worker(candidates, workers), workers)
+
+
+def replace_raw_response(candidate: Candidate, raw: RawResponse, policy: ModelPolicy) -> Candidate:
+    """The call with the same request and another response, as the policy judges it."""
+    draft = draft_raw_response(raw, policy)
+    reasons = [reason for reason in candidate.reasons if reason == NO_KEY_REASON]
+    if draft.kind is not DraftKind.RAW_ONLY:
+        reasons += find_policy_reasons(draft, candidate.provider, policy)
+    gate = str(draft.request.get("gate", REQUEST_GATE))
+    return replace(candidate, raw_response=raw, draft=draft, gate=gate, reasons=tuple(reasons))
 
 
 def _make_candidate(

@@ -102,6 +102,11 @@ class PendingChange(Struct, frozen=True):
         return str(cast("JSONObject", self.record["request"]).get("gate_reason", ""))
 
     @property
+    def is_adopted(self) -> bool:
+        """Whether the answer was adopted from another request."""
+        return self.raw_response.adopted_from is not None
+
+    @property
     def location(self) -> str:
         """Where the call was made, as text."""
         function = self.source.get("function")

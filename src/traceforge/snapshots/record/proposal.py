@@ -277,7 +277,8 @@ def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | 
         if predecessor.raw_response is not None
         else bool(comparison.request_changes)
     )
-    if not is_request_changed and not comparison.answer_changes:
+    is_now_live = predecessor.is_adopted and group.first.raw_response.adopted_from is None
+    if not is_request_changed and not comparison.answer_changes and not is_now_live:
         return None
     if group.reasons:
         return ChangeKind.REFUSED

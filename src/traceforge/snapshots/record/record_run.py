@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from traceforge.canon import JSONObject
+from traceforge.capture.null_recorder import NullRecorder
 from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
@@ -23,7 +24,9 @@ from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.errors import NotFound
 from traceforge.redact.redactor import Redactor
 from traceforge.replay.player import Player
+from traceforge.replay.unmatched import UnmatchedRequest
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
+from traceforge.snapshots.record.answer_adoption import AnswerAdopter
 from traceforge.snapshots.record.answer_variance import CallVariance, measure_variance, refuse_varying_calls
 from traceforge.snapshots.record.candidates import Candidate, find_candidates
 from traceforge.snapshots.record.old_snapshots import OldSnapshot, give_old_ids, list_old_snapshots
@@ -43,6 +46,10 @@ from traceforge.terminal import ProgressReporter, no_progress
 from traceforge.traces.index_update import read_any_version
 from traceforge.traces.trace_store import TraceStore
 
+_IMPORT_HINT = (
+    'Import cassettes and approve them first: traceforge import vcr DIR, then traceforge approve --all --reason "…"'
+)
+
 
 @dataclass
 class RecordRun:
@@ -60,6 +67,9 @@ class RecordRun:
     variances: list[CallVariance] = field(default_factory=list)  # of live calls, if the command was run several times
     run_count: int = 1  # how often the command was run
     failed_repeats: int = 0  # further runs of the command that failed
+    is_offline: bool = False  # whether answers were adopted, and nothing went to a provider
+    adopted: int = 0  # calls that got the recorded answer of an imported call
+    unmatched: Sequence[UnmatchedRequest] = ()  # calls that got no answer in such a run
 
     @property
     def remaining_old(self) -> list[OldSnapshot]:
@@ -144,6 +154,39 @@ def run_record(
         variances,
         runs,
         sum(run.run.exit_code != 0 for run in repeats),
+    )
+
+
+def adopt_answers(
+    loaded: LoadedConfig, command: Sequence[str], *, progress: ProgressReporter = no_progress
+) -> RecordRun:
+    """Run a command without a network. A call that no snapshot answers gets the recorded answer of an imported call
+    of its test, and is filed as pending: the request as it was sent, the answer labelled as adopted.
+
+    Raises:
+        NotFound: no approved snapshot was imported.
+    """
+    snapshots = open_snapshots(loaded, scope=redacted_scope(loaded, command), is_recording=True, progress=progress)
+    if snapshots.tree_report.findings:
+        return RecordRun(snapshots)
+    adopter = snapshots.player.adopter = AnswerAdopter(snapshots)
+    if not adopter.has_sources:
+        raise NotFound("no approved snapshot was imported, so there is no answer to adopt", hint=_IMPORT_HINT)
+    replay = ReplayResponder(snapshots.player)
+    run = run_command(command, loaded, NullRecorder(), with_proxy=True, replay=replay, offline=True)
+    key_names, base_urls = set_key_variables(os.environ), read_base_urls(os.environ)
+    candidates = _add_variables(snapshots, adopter.list_candidates(), key_names, base_urls)
+    recorded_scopes = _describe_run(snapshots, run)
+    proposal = file_changes(snapshots, candidates, recorded_scopes)
+    return RecordRun(
+        snapshots,
+        run,
+        proposal.changes,
+        unchanged=proposal.unchanged,
+        has_new_key=snapshots.has_new_key,
+        is_offline=True,
+        adopted=len(candidates),
+        unmatched=snapshots.player.unmatched,
     )
 
 
@@ -263,21 +306,25 @@ def read_candidates(
     """
     traces, unread = read_traces(snapshots.loaded, trace_ids)
     policy, scope = ModelPolicy.from_config(snapshots.loaded.config), snapshots.player.default_scope
+    needs_match_key = snapshots.loaded.config.match.redacted != "count"
+    candidates = find_candidates(traces, snapshots.keys, policy, scope, workers, needs_match_key=needs_match_key)
+    return _add_variables(snapshots, candidates, key_names, base_urls), unread
+
+
+def _add_variables(
+    snapshots: ProjectSnapshots,
+    candidates: Iterable[Candidate],
+    key_names: Iterable[str],
+    base_urls: Mapping[str, str],
+) -> list[Candidate]:
+    """The calls, with the variables that were set during the run."""
     names = tuple(sorted(key_names))
     redactor = Redactor.from_config(snapshots.loaded.config)
     urls: JSONObject = {name: redactor.redact_url(url).value for name, url in sorted(base_urls.items())}
-    candidates = [
+    return [
         replace(candidate, raw_response=candidate.raw_response._replace(key_names=names, base_urls=urls))
-        for candidate in find_candidates(
-            traces,
-            snapshots.keys,
-            policy,
-            scope,
-            workers,
-            needs_match_key=snapshots.loaded.config.match.redacted != "count",
-        )
+        for candidate in candidates
     ]
-    return candidates, unread
 
 
 def read_traces(loaded: LoadedConfig, trace_ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:

@@ -95,6 +95,11 @@ class ApprovedCall(NamedTuple):
         return not all(name in cast("JSONObject", self.record["request"]) for name in HEAD_FIELDS)
 
     @property
+    def is_adopted(self) -> bool:
+        """Whether its answer was adopted from another request: no provider gave it to this one."""
+        return self.raw_response is not None and self.raw_response.adopted_from is not None
+
+    @property
     def call_counts(self) -> dict[str, int]:
         """How many calls of each scope the snapshot answers; 0 where that is unknown."""
         return count_calls(self.turns)
@@ -303,15 +308,19 @@ class _RawResponseSource:
 
     @cached_property
     def _answer(self) -> RecordedResponse:
-        raw = self._wire
-        echoes = read_echoes(raw.redacted or {})
-        return RecordedResponse(
-            raw.status,
-            raw.response_headers,
-            raw.chunks,
-            raw.is_streamed,
-            echoes,
-            max(0, len(raw.redactions("response")) - len(echoes)),
-            cut=raw.is_left_early,
-            left_early=raw.is_left_early,
-        )
+        return make_recorded_response(self._wire)
+
+
+def make_recorded_response(raw: RawResponse) -> RecordedResponse:
+    """What a replay of this raw response sends."""
+    echoes = read_echoes(raw.redacted or {})
+    return RecordedResponse(
+        raw.status,
+        raw.response_headers,
+        raw.chunks,
+        raw.is_streamed,
+        echoes,
+        max(0, len(raw.redactions("response")) - len(echoes)),
+        cut=raw.is_left_early,
+        left_early=raw.is_left_early,
+    )

@@ -44,6 +44,10 @@ from traceforge.snapshots.tree.snapshot_migration import MIGRATE_COMMAND, OLD_VE
 
 IDENTITY_RULE = "SN5"
 RAW_REFERENCE_RULE = "SN7"
+_ADOPTED_NOTE = (
+    "adopted answers: {}, which no provider gave to these requests; to get live ones: traceforge record --fresh -- "
+    "COMMAND"
+)
 
 Mapper = Callable[[Callable[["DocumentTask"], "DocumentResult"], list["DocumentTask"]], Iterable["DocumentResult"]]
 
@@ -78,6 +82,7 @@ class DocumentResult(NamedTuple):
     is_complete: bool = True  # every record could be read well enough to check the manifest against it
     other_version: str | None = None  # of a document of another version, which is not read any further
     other_ids: tuple[str, ...] = ()  # of its records; "" for one without a valid id
+    adopted: int = 0  # records with an adopted answer
 
 
 class DocumentsReport(NamedTuple):
@@ -89,6 +94,7 @@ class DocumentsReport(NamedTuple):
     unknown_files: frozenset[str]  # files, and folders with a final slash, that could not be read well enough
     raw_response_ids: frozenset[str]  # of records that name a raw response
     other_ids: frozenset[str] = frozenset()  # of records of another version
+    adopted: int = 0  # records with an adopted answer
 
     @property
     def unknown_ids(self) -> frozenset[str]:
@@ -107,6 +113,7 @@ class TreeReport(NamedTuple):
     stored: Mapping[str, tree_layout.StoredSnapshot] = MappingProxyType({})  # by id
     settings: ApprovedSettings | None = None  # of the policy; None: no approval names one
     unattributed: int = 0  # signatures by keys of which no file says whose they are
+    adopted: int = 0  # snapshots with an adopted answer
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -114,6 +121,8 @@ class TreeReport(NamedTuple):
         notes = [NEVER_APPROVED] if self.approvals and self.settings is None else []
         if self.unattributed:
             notes.append(f"no file says who signed {self.unattributed} of {self.approvals} approvals")
+        if self.adopted:
+            notes.append(_ADOPTED_NOTE.format(self.adopted))
         return tuple(notes)
 
 
@@ -143,12 +152,14 @@ def verify_tree(
     }
     if not raw_ids and not documents.raw_response_ids and not os.path.lexists(f"{root}/{tree_layout.APPROVALS_DIR}"):
         records, gated = len(documents.entries), documents.request_gated
-        return TreeReport(records, gated, tuple(sorted(findings)), stored=stored)
+        return TreeReport(records, gated, tuple(sorted(findings)), stored=stored, adopted=documents.adopted)
+    adopted = documents.adopted
     for name in raw_ids:
         file = f"{tree_layout.WIRE_DIR}/{name}.json"
         if name not in stored:
-            digest, raw_findings = _check_raw_only(root, file, policy, content)
+            digest, raw, raw_findings = _check_raw_only(root, file, policy, content)
             findings += raw_findings
+            adopted += raw is not None and raw.adopted_from is not None
             stored[name] = tree_layout.StoredSnapshot(file, digest, must_be_approved=True)
         elif name not in documents.raw_response_ids:
             findings.append(
@@ -165,6 +176,7 @@ def verify_tree(
         stored,
         approvals.settings,
         approvals.unattributed,
+        adopted,
     )
 
 
@@ -179,7 +191,7 @@ def check_documents(
     tasks, findings = _list_documents(root, policy, content)
     unknown_files = {f"{finding.file}/" for finding in findings if finding.is_unchecked}
     entries: list[snapshot_manifest.RecordEntry] = []
-    request_gated = 0
+    request_gated = adopted = 0
     raw_response_ids: set[str] = set()
     other_ids: set[str] = set()
     results = list(zip(tasks, map_tasks(check_document_file, tasks), strict=True))
@@ -189,6 +201,7 @@ def check_documents(
         findings += _name_remaining(result, current_ids) if result.other_ids else result.findings
         other_ids.update(result.other_ids)
         request_gated += result.request_gated
+        adopted += result.adopted
         raw_response_ids.update(result.raw_response_ids)
         if not result.is_complete:
             unknown_files.add(task.file)
@@ -200,6 +213,7 @@ def check_documents(
         frozenset(unknown_files),
         frozenset(raw_response_ids),
         frozenset(other_ids - {""}),
+        adopted,
     )
 
 
@@ -255,7 +269,8 @@ def _check_file(task: DocumentTask) -> DocumentResult:
     all_findings = findings + check_document(value, task.file, owned=task.content is None)
     if task.content is not None:
         task.content.documents.append((task.provider, task.file, records))
-    return DocumentResult(entries, all_findings, request_gated, raw_response_ids, is_complete)
+    adopted = sum(_is_adopted(record) for record in records)
+    return DocumentResult(entries, all_findings, request_gated, raw_response_ids, is_complete, adopted=adopted)
 
 
 def _list_records(value: JSON) -> list[dict[str, Any]]:
@@ -283,6 +298,11 @@ def _is_listable(record: dict[str, Any]) -> bool:
 def _names_raw_response(record: dict[str, Any]) -> bool:
     response = record.get("response")
     return isinstance(response, dict) and "wire" in response and isinstance(record.get("id"), str)
+
+
+def _is_adopted(record: dict[str, Any]) -> bool:
+    response = record.get("response")
+    return isinstance(response, dict) and "adopted_from" in response
 
 
 def _is_request_gated(record: dict[str, Any], task: DocumentTask) -> bool:
@@ -369,12 +389,12 @@ def _list_raw_responses(root: str, findings: list[Finding]) -> list[str]:
 
 def _check_raw_only(
     root: str, file: str, policy: determinism_policy.ModelPolicy, content: TreeContent | None
-) -> tuple[str, list[Finding]]:
+) -> tuple[str, RawResponse | None, list[Finding]]:
     """Check a raw response without a record: only a call that a record cannot hold may lack one."""
     try:
         data = read_file(f"{root}/{file}", follow_links=False)
     except CannotRead as exc:
-        return "", [exc.finding(file)]
+        return "", None, [exc.finding(file)]
     raw, findings = _parse_raw_response(file, data)
     digest = digest_bytes(data)
     if raw is not None:
@@ -387,7 +407,7 @@ def _check_raw_only(
             ]
         except Exception as exc:  # noqa: BLE001 (becomes a finding: unchecked, never valid)
             findings.append(internal_error_finding(file, exc))
-    return digest, findings
+    return digest, raw, findings
 
 
 def _list_documents(
