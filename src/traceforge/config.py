@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Annotated, ClassVar, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -22,7 +21,7 @@ from traceforge.canon import JSON, JSONObject, find_conflict_marker, find_repeat
 from traceforge.conversion import convert
 from traceforge.errors import CONFLICT_HINT, CONFLICT_MARKERS, CannotRead, InvalidConfig, NotJSON
 from traceforge.files import STATE_DIR, read_file
-from traceforge.findings import PARSE, Finding
+from traceforge.findings import PARSE, Finding, nearest_name
 from traceforge.project_trust import has_trusted_owner, require_trust
 from traceforge.shape import NonEmptyText, find_problems
 from traceforge.wildcards import find_wildcards
@@ -478,8 +477,8 @@ def upstream_problem(name: str, url: str) -> str:
 def _unknown(key: str, known_keys: tuple[str, ...], where: str, prefix: str) -> Iterator[Finding]:
     if key in known_keys:
         return
-    nearest = get_close_matches(key, known_keys, 1, 0.5)
-    hint = f"Did you mean {prefix}{nearest[0]}?" if nearest else f"Known here: {', '.join(sorted(known_keys))}."
+    nearest = nearest_name(key, known_keys, 0.5)
+    hint = f"Did you mean {prefix}{nearest}?" if nearest else f"Known here: {', '.join(sorted(known_keys))}."
     path = json_path(f"$.{prefix}".rstrip("."), key)
     yield Finding(where, path, CONFIG_RULE, f"unknown key {prefix}{key}", hint)
 

@@ -52,6 +52,13 @@ def printable_name(text: str) -> str:
     return text if re.match(_PRINTABLE_NAME, text) else "(a value that is not printed)"
 
 
+def nearest_name(word: str, names: Iterable[str], likeness: float = 0.6) -> str:
+    """The name most like a word, for a hint; "" where none is near."""
+    from difflib import get_close_matches  # 1 ms of a command's start, and only a mistake needs it.
+
+    return next(iter(get_close_matches(word, list(names), 1, likeness)), "")
+
+
 def internal_error_finding(file: str, error: Exception) -> Finding:
     """The finding for a check that raised an unexpected exception, and so checked nothing."""
     name = printable_name(file)

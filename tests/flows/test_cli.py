@@ -26,24 +26,6 @@ def test_the_version_is_printed_alone() -> None:
     assert (0, f"traceforge {__version__}\n", "") == traceforge("--version")
 
 
-def test_the_version_imports_no_json_library() -> None:
-    """That keeps the start fast."""
-    program = """
-import sys
-from traceforge.cli.main import main
-try:
-    main(["--version"])
-except SystemExit:
-    print(*sys.modules)
-"""
-    modules = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.split()
-
-    assert "click" in modules
-    assert not {"orjson", "msgspec", "json", "hashlib", "asyncio", "multiprocessing"} & set(modules)
-
-
 def test_python_m_traceforge_is_the_command() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "traceforge", "--version"], capture_output=True, text=True, check=False

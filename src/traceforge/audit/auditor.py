@@ -3,15 +3,16 @@
 In: paths. Out: what was checked, by kind, and every finding, sorted. Never: follows a link, stops at a bad file, or
 passes when there was nothing to check: that is a finding.
 
-The checks of packs and of the trace storage are imported when such a folder is found: each would add over a tenth to
-the CPU time in which `verify` starts for a snapshot tree.
+The checks of snapshot trees, packs and the trace storage are imported when such a folder is found: the first would
+add 40 % to the CPU time in which `verify` starts for one file, each of the others over a tenth.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
@@ -21,17 +22,15 @@ from traceforge.audit.file_kinds import FileKind, find_kind
 from traceforge.audit.parallel_map import map_in_parallel
 from traceforge.canon import JSON, parse_json
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
-from traceforge.errors import CannotRead, InvalidFile, NotJSON
+from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, ExitCode, Finding, exit_code
-from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
-from traceforge.snapshots.tree.base_commit import check_against_base
-from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
 from traceforge.terminal import ProgressReporter, no_progress
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.formats.tree_layout import StoredSnapshot
+    from traceforge.audit.tree_auditor import TreeAuditor
+    from traceforge.snapshots.tree.tree_verification import TreeReport
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
 MANIFEST = "manifest.json"
@@ -87,6 +86,15 @@ class BaseCommit(NamedTuple):
     start: str
 
 
+class TreeRules(NamedTuple):
+    """What snapshot trees are checked against."""
+
+    policy: ModelPolicy
+    loaded: LoadedConfig | None  # the project whose settings must be the approved ones
+    base: BaseCommit | None
+    require_signed: bool
+
+
 class Auditor:
     """Collects the files under some paths, and checks them. For one use."""
 
@@ -101,10 +109,7 @@ class Auditor:
         require_signed: bool = False,
     ) -> None:
         """`loaded` is the project whose settings must be the approved ones."""
-        self._require_signed = require_signed
-        self._policy = policy
-        self._loaded = loaded
-        self._base = base
+        self._tree_rules = TreeRules(policy, loaded, base, require_signed)
         self._traces_dir = os.path.realpath(traces_dir)
         self._progress = progress
         self._folders: list[tuple[str, str]] = []  # as named, and its real path
@@ -117,16 +122,24 @@ class Auditor:
             self._collect(path, named)
         while self._folders:
             self._collect_folder(*self._folders.pop())
-        if self._base is not None:  # The project has no tree any more.
-            self._check_base(os.path.relpath(os.path.join(self._base.project, SNAPSHOTS_DIR)), {})
+        if self._tree_rules.base is not None:
+            self._trees.check_missing_tree()
         for outcome in map_in_parallel(check_file, self._files, self._progress):
             if outcome.kind is not None:
                 self._report.checked[str(outcome.kind)] += 1
             self._report.findings += outcome.findings
         if not self._report.checked.total() and not self._report.findings:
             self._report.findings.append(nothing_to_verify(", ".join(paths) or "."))
+        if self._tree_rules.base is not None:
+            self._trees.check_declarations()
         self._report.findings.sort()
         return self._report
+
+    @cached_property
+    def _trees(self) -> TreeAuditor:
+        from traceforge.audit.tree_auditor import TreeAuditor
+
+        return TreeAuditor(self._report, self._tree_rules, self._progress)
 
     def _collect(self, path: str, named: bool) -> None:
         folder, name = os.path.split(path)
@@ -144,12 +157,7 @@ class Auditor:
             self._report.findings.append(exc.finding(folder))
             return
         if os.path.basename(os.path.abspath(folder)) == SNAPSHOTS_DIR or _holds_snapshots(folder):
-            tree = verify_snapshots(folder, self._policy, self._progress, require_signed=self._require_signed)
-            self._report.add_tree(tree, folder)
-            if self._loaded is not None and is_tree_of(self._loaded.project, folder):
-                self._report.findings += check_policy_approved(self._loaded, tree.settings)
-            if self._base is not None and is_tree_of(self._base.project, folder):
-                self._check_base(folder, tree.stored)
+            self._trees.check_tree(folder)
         elif any(entry.name == PACK_MARK for entry in entries):
             self._report.checked[str(FileKind.PACK)] += 1
             self._report.findings += check_pack(folder)
@@ -159,23 +167,6 @@ class Auditor:
                 entries = self._check_trace_folders(folder, entries)
             for entry in entries:
                 self._collect_entry(entry, real, kind)
-
-    def _check_base(self, folder: str, stored: Mapping[str, StoredSnapshot]) -> None:
-        assert self._base is not None
-        base, self._base = self._base, None
-        try:
-            compared = check_against_base(
-                base.project,
-                stored,
-                base.ref,
-                starts=[base.start],
-                loaded=self._loaded,
-                require_signed=self._require_signed,
-            )
-        except (InvalidFile, NotJSON, CannotRead):
-            return  # A broken approval is already a finding of the tree.
-        self._report.base_line = compared.line
-        self._report.findings += compared.name_files(folder)
 
     def _check_trace_folders(self, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
         """Check spool, chunks and archives of the traces folder; returns the other entries."""
@@ -203,32 +194,6 @@ class Auditor:
             self._files.append(AuditTask(path, kind, named=False))  # `check_file` refuses a linked folder.
 
 
-def verify_snapshots(
-    folder: str,
-    policy: ModelPolicy,
-    progress: ProgressReporter = no_progress,
-    *,
-    require_signed: bool = False,
-) -> TreeReport:
-    """Check one snapshot tree, on every core; findings name files relative to the current folder.
-
-    A tree without a single record is unchecked, not valid.
-    """
-    try:
-        report = verify_tree(
-            folder,
-            policy,
-            lambda check, tasks: map_in_parallel(check, tasks, progress),
-            require_signed=require_signed,
-        )
-    except CannotRead as exc:
-        return TreeReport(0, 0, (exc.finding(folder),))
-    findings = [finding._replace(file=os.path.join(folder, finding.file)) for finding in report.findings]
-    if not report.records and not report.raw_only and not findings:
-        findings.append(nothing_approved(folder))
-    return report._replace(findings=tuple(findings))
-
-
 def check_pack(folder: str) -> list[Finding]:
     """Check a pack; findings name its files relative to the current folder."""
     from traceforge.packs.pack_verifier import pack_findings, verify_pack
@@ -236,21 +201,10 @@ def check_pack(folder: str) -> list[Finding]:
     return pack_findings(verify_pack(folder))
 
 
-def is_tree_of(project: str, folder: str) -> bool:
-    """Whether a folder is the snapshot tree of a project."""
-    return os.path.realpath(folder) == os.path.realpath(os.path.join(project, SNAPSHOTS_DIR))
-
-
 def nothing_to_verify(where: str) -> Finding:
     """The finding for a check that had nothing to check: it must not pass."""
     hint = "Name a file or folder of TraceForge, such as .ai-snapshots."
     return Finding(where, "", IO, "nothing to verify: no TraceForge file was found", hint)
-
-
-def nothing_approved(root: str) -> Finding:
-    """The finding for a snapshot tree without a snapshot: it must not pass."""
-    hint = "Record and approve first: traceforge record -- COMMAND"
-    return Finding(root, "", IO, "nothing to verify: no snapshots yet", hint)
 
 
 def nothing_traced(root: str) -> Finding:

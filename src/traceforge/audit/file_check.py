@@ -5,20 +5,14 @@ In: a path. Out: its kind and its findings. Never: raises: a bug in a check beco
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from traceforge.audit.file_kinds import FileKind, find_kind
 from traceforge.canon import JSON, parse_json
-from traceforge.chat.execution_trace import check_execution_trace
-from traceforge.context.model.context_snapshot import check_context_snapshot
 from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import IO, Finding, internal_error_finding
-from traceforge.modelio.recording_verifier import verify_session
-from traceforge.snapshots.formats.approval_format import check_approval
 from traceforge.snapshots.formats.snapshot_format import check_document
-from traceforge.traces.trace_format import check_file_name, check_trace
 
 
 class AuditTask(NamedTuple):
@@ -59,23 +53,10 @@ def check_value(kind: FileKind, value: JSON, task: AuditTask) -> list[Finding]:
             return check_document(value, task.file, owned=True)
         case FileKind.MANIFEST:
             return [Finding(task.file, "", IO, "a manifest is checked with its tree", "Name its folder.")]
-        case FileKind.APPROVAL:
-            return check_approval(value, task.file)
-        case FileKind.MODEL_IO:
-            return [
-                Finding(task.file, violation.path, violation.rule_id, violation.message)
-                for violation in verify_session(value).violations
-            ]
-        case FileKind.CONTEXT_SNAPSHOT:
-            return check_context_snapshot(value, task.file)
-        case FileKind.EXECUTION_TRACE:
-            return check_execution_trace(value, task.file)
-        case FileKind.TRACE:
-            name = os.path.basename(task.file)
-            misnamed = check_file_name(name, value, task.file) if task.kind is FileKind.TRACE else []
-            return check_trace(value, task.file) + misnamed
-        case FileKind.PACK:
-            raise AssertionError("a pack is a folder")
+        case _:
+            from traceforge.audit.other_file_check import check_other_value
+
+            return check_other_value(kind, value, task.file, must_be_trace=task.kind is FileKind.TRACE)
 
 
 def _unknown_file_findings(task: AuditTask) -> list[Finding]:

@@ -9,7 +9,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
+from traceforge.audit.auditor import AuditReport
+from traceforge.audit.tree_auditor import nothing_approved, verify_snapshots
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.findings import ExitCode, Finding, exit_code

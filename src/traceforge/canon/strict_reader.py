@@ -15,11 +15,13 @@ from traceforge.errors import CONFLICT_MARKERS, NotJSON
 
 _WHITE_SPACE = " \t\r\n"  # of JSON
 _BOM = b"\xef\xbb\xbf"
+
+# Compiled on first use: most texts are read by orjson alone.
 # A string that never ends is one token to the end of the text; otherwise every quote in it would start another.
 # Possessive, because every step that could be taken back costs memory.
-_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{\]}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
+_LEXEME = r'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{\]}]|-?[0-9][0-9.eE+-]*'
 
-_CONFLICT_MARKER = re.compile(r"^<{7} ", re.MULTILINE)
+_CONFLICT_MARKER = r"(?m)^<{7} "
 
 
 def scan(data: bytes) -> JSON:
@@ -45,7 +47,7 @@ def scan(data: bytes) -> JSON:
 def refuse_tokens(text: str) -> None:
     """Find what the standard scanner would let through: deep nesting and infinite numbers."""
     depth = 0
-    for token in _TOKEN.finditer(text):
+    for token in re.finditer(_LEXEME, text):
         first = token[0][0]
         if first in "[{":
             depth += 1
@@ -93,7 +95,7 @@ def find_repeated_name(data: bytes, *, nested: bool) -> str | None:
 
 def find_conflict_marker(text: str) -> int:
     """The line at which Git marks a conflict of a merge; 0 where it marks none. No line of a JSON text begins so."""
-    marker = _CONFLICT_MARKER.search(text)
+    marker = re.search(_CONFLICT_MARKER, text)
     return text.count("\n", 0, marker.start()) + 1 if marker is not None else 0
 
 
@@ -101,7 +103,7 @@ def _syntax_error(error: json.JSONDecodeError, text: str) -> NotJSON:
     """Name a conflict of a merge, and a text that was cut off, of which the standard library says what it expected
     behind the end.
     """
-    if marker := _CONFLICT_MARKER.search(text):
+    if marker := re.search(_CONFLICT_MARKER, text):
         before = text[: marker.start()]
         line, offset = before.count("\n") + 1, len(before.encode())
         return NotJSON(CONFLICT_MARKERS, line=line, column=1, offset=offset, is_conflict=True)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 
-from traceforge.capture.proxy.effective_upstreams import find_run_upstreams
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder, load_config
-from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
-from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
-from traceforge.terminal import one_line, print_text
+from traceforge.snapshots.tree.state_folder import prepare_state_folder
+from traceforge.terminal import print_text
 
 
 def load_project() -> LoadedConfig:
@@ -16,22 +14,12 @@ def load_project() -> LoadedConfig:
 
     Raises:
         InvalidConfig, CannotRead: as `load_config`.
-        TrackedState: Git tracks files of the state folder.
-        PathInUse, CannotWrite, BrokenJournal: as `finish_interrupted_approval`.
+        TrackedState, PathInUse, CannotWrite, BrokenJournal: as `prepare_state_folder`.
     """
     loaded = load_config(current_folder())
-    refuse_tracked_state(loaded.project)
-    if finish_interrupted_approval(loaded.project):
+    if prepare_state_folder(loaded.project):
         print_text("finished an interrupted approval", err=True)
     return loaded
-
-
-def print_upstreams(loaded: LoadedConfig) -> None:
-    """Print where a run sends its calls, wherever that is not at the providers' own addresses. Otherwise nothing: the
-    terminal is the command's.
-    """
-    for line in find_run_upstreams(loaded, os.environ).changes:
-        print_text(f"traceforge: {one_line(line)}", err=True)
 
 
 def snapshots_root(loaded: LoadedConfig) -> str:

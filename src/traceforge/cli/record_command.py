@@ -9,7 +9,7 @@ import click
 from traceforge.canon import exact_ecmascript_bytes
 from traceforge.cli.output import refuse_in_ci
 from traceforge.cli.progress import show_progress
-from traceforge.cli.project import print_upstreams
+from traceforge.cli.upstream_notes import print_upstreams
 from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
 from traceforge.match_key import requires_comparison

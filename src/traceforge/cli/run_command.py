@@ -8,7 +8,7 @@ from traceforge.canon import ecmascript_bytes
 from traceforge.capture.recorder import ThreadRecorder
 from traceforge.capture.run.command_runner import run_command
 from traceforge.capture.trace_writer import RecorderSettings
-from traceforge.cli.project import print_upstreams
+from traceforge.cli.upstream_notes import print_upstreams
 from traceforge.config import current_folder, load_config
 from traceforge.report.run_text import run_json, run_lines
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state

@@ -7,7 +7,8 @@ from collections import Counter
 
 import click
 
-from traceforge.audit.auditor import AuditReport, is_tree_of, nothing_approved, verify_snapshots
+from traceforge.audit.auditor import AuditReport
+from traceforge.audit.tree_auditor import is_tree_of, nothing_approved, verify_snapshots
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.approval_reason import check_reason
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options

@@ -13,7 +13,6 @@ from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
-from traceforge.snapshots.tree.declaration_effects import check_declarations
 
 
 @click.command()
@@ -42,8 +41,6 @@ def verify(
     policy = ModelPolicy.from_config(loaded.config)
     auditor = Auditor(policy, traces_dir, show_progress, against, loaded, require_signed=require_signed)
     report = auditor.verify(paths or project_paths(loaded), named=bool(paths))
-    if not paths:
-        report.findings = sorted([*report.findings, *check_declarations(loaded)])
     print_audit_and_exit(report, loaded, "verify", as_json=as_json, junit=junit, sarif=sarif)
 
 

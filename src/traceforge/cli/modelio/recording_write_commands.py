@@ -7,7 +7,7 @@ import click
 from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
 from traceforge.capture.run.command_runner import run_command
 from traceforge.capture.trace_writer import RecorderSettings
-from traceforge.cli.project import print_upstreams
+from traceforge.cli.upstream_notes import print_upstreams
 from traceforge.config import current_folder, load_config
 from traceforge.errors import TraceForgeError
 from traceforge.findings import ExitCode

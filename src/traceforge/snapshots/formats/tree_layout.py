@@ -17,7 +17,7 @@ import re
 from typing import NamedTuple
 
 from traceforge.errors import CannotRead
-from traceforge.files import STATE_DIR, list_folder
+from traceforge.files import list_folder
 from traceforge.findings import IO, Finding
 from traceforge.match_key import KEY_ID_NAME
 from traceforge.snapshots.formats import snapshot_manifest
@@ -27,7 +27,6 @@ LAYOUT_RULE = "SN6"
 WIRE_DIR = "wire"
 APPROVALS_DIR = "approvals"
 RESERVED_DIRS = frozenset({WIRE_DIR, APPROVALS_DIR})
-JOURNAL_NAME = "approve.journal"  # in the state folder, which is never committed
 SIGNERS_NAME = "allowed_signers"
 # Besides these, only dot files are expected.
 ROOT_FILES = frozenset({snapshot_manifest.MANIFEST_NAME, KEY_ID_NAME, SIGNERS_NAME, "README.md"})
@@ -70,11 +69,6 @@ def list_providers(root: str) -> list[str]:
     """
     names = [entry.name for entry in list_folder(root) if entry.is_dir(follow_symlinks=False)]
     return [name for name in names if name not in RESERVED_DIRS and not name.startswith(".")]
-
-
-def has_interrupted_approval(project: str) -> bool:
-    """Whether an approval was cut short; `tree_transaction` finishes it."""
-    return os.path.lexists(os.path.join(project, STATE_DIR, JOURNAL_NAME))
 
 
 def list_json_files(root: str, folder: str, findings: list[Finding]) -> list[str]:

@@ -23,13 +23,13 @@ from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.snapshot_format import is_old_version
 from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
-from traceforge.snapshots.formats.tree_layout import find_root_problem, has_interrupted_approval
+from traceforge.snapshots.formats.tree_layout import find_root_problem
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
 from traceforge.snapshots.tree.call_counts import CountRule, find_count_rule
 from traceforge.snapshots.tree.declaration_effects import find_excessive_declarations
 from traceforge.snapshots.tree.run_scopes import RunScopes, find_gone_cases
+from traceforge.snapshots.tree.state_folder import prepare_state_folder
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
-from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.snapshots.tree.tree_verification import TreeContent, TreeReport, verify_tree
 from traceforge.terminal import ProgressReporter, no_progress
 
@@ -74,11 +74,7 @@ def open_snapshots(
         WrongMatchKey: the match key of this machine is not that of the project.
         BrokenJournal, PathInUse, CannotWrite: an approval was cut short and cannot be finished.
     """
-    refuse_tracked_state(loaded.project)
-    if has_interrupted_approval(loaded.project):
-        from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
-
-        finish_interrupted_approval(loaded.project)
+    prepare_state_folder(loaded.project)
     config, policy = loaded.config, ModelPolicy.from_config(loaded.config)
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     content = TreeContent()

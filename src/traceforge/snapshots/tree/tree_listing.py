@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import NamedTuple, cast
 
 from msgspec import to_builtins
@@ -16,7 +15,7 @@ from msgspec import to_builtins
 from traceforge.canon import JSONObject, digest_bytes
 from traceforge.errors import InvalidFile, NotFound, NotJSON
 from traceforge.files import read_file
-from traceforge.findings import printable_name
+from traceforge.findings import nearest_name, printable_name
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import StoredApproval, load_approvals
 from traceforge.snapshots.formats.determinism_policy import RAW_ONLY_REASON, REQUEST_GATE, ModelPolicy, find_gate
@@ -99,8 +98,8 @@ def load_snapshot(root: str, name: str) -> ListedSnapshot:
     """
     snapshots = {snapshot.id: snapshot for snapshot in load_tree(root)}
     if name not in snapshots:
-        nearest = get_close_matches(name, snapshots, 1)
-        hint = f"Did you mean {nearest[0]}?" if nearest else "See: traceforge snapshot list"
+        nearest = nearest_name(name, snapshots)
+        hint = f"Did you mean {nearest}?" if nearest else "See: traceforge snapshot list"
         raise NotFound(f"there is no snapshot {printable_name(name)}", hint=hint)
     snapshot = snapshots[name]
     response = snapshot.record.get("response") if snapshot.record is not None else None

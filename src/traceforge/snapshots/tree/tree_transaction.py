@@ -46,8 +46,8 @@ from traceforge.files import (
     sync_folder,
     write_atomic,
 )
-from traceforge.snapshots.formats.tree_layout import JOURNAL_NAME, has_interrupted_approval
 from traceforge.snapshots.tree.machine_key import find_machine_key
+from traceforge.snapshots.tree.state_folder import JOURNAL_NAME, has_interrupted_approval
 from traceforge.traces.file_lock import lock_file
 
 LOCK_NAME = "approve.lock"
