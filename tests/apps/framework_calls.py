@@ -14,7 +14,7 @@ from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
-from sdk_calls import KEY, QUESTION, RESULT, SCHEMA, case, plain
+from sdk_cases import KEY, QUESTION, RESULT, SCHEMA, case, plain
 
 # -- LangChain
 

@@ -8,7 +8,7 @@ from typing import Any
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # without it, the import fetches one
 
 import litellm
-from sdk_calls import KEY, case, chat_messages, chat_results, chat_tools, join_chat_chunks, plain
+from sdk_cases import KEY, case, chat_messages, chat_results, chat_tools, join_chat_chunks, plain
 
 litellm.suppress_debug_info = True  # which it would print
 VOLATILE = ("id", "created", "provider_specific_fields")
