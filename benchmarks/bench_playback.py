@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench_proxy import MEMORY, TRACEFORGE, nginx_command, origin_config
 from harness import Note, Row, is_quick
 from load import BODY, PATH, SEED_PLACE, NotRunning, Target, call_once, free_port, process, wrk
 from peers import PEERS, aimock_replay, reel_replay, running
+from proxy_targets import MEMORY, TRACEFORGE, nginx_command, origin_config
 
 CONNECTIONS = 16
 ROUNDS = 3 if is_quick() else 7

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import re
 import shutil
@@ -18,22 +17,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness import Note, Row, is_quick
-from load import (
-    ANSWER,
-    PATH,
-    Load,
-    NotRunning,
-    Target,
-    Use,
-    call_once,
-    children_of,
-    free_port,
-    process,
-    use_of,
-    use_of_all,
-    wrk,
-)
+from load import Load, NotRunning, Target, call_once, children_of, free_port, process, use_of, use_of_all, wrk
 from peers import PEERS, Peer, running
+from proxy_targets import (
+    MEMORY,
+    base_url,
+    nginx_command,
+    origin_config,
+    recorder_use,
+    settle,
+    start_nginx,
+    start_traceforge,
+)
 from streams import watch
 
 CONNECTIONS = (1, 16, 64)
@@ -46,7 +41,6 @@ PACE = 6000  # Calls a second that must all be recorded, with time to write the 
 STREAM_ROUNDS = 3 if is_quick() else 5
 MEMORY_CALLS = (50_000, 200_000)
 MEMORY_GROWTH_MAX = 1.1
-SETTLE_SECONDS_MAX = 60
 
 RATE_GOAL = 0.4  # of nginx's calls a second, at 16 connections
 PEER_GOAL = 12  # times those of the fastest peer
@@ -56,11 +50,6 @@ KEPT_GOAL = 5000  # traces a second, until the last is a file
 ONE_CORE_KEPT_GOAL = 2500  # the same, where proxy and recorder share a core
 CALL_CPU_GOAL_US = 250  # of proxy and recorder together, until a call is a file and in the index
 ARRANGEMENT_SECONDS = 5 if is_quick() else 20
-
-# All but the sustained load writes to memory: removing files takes longer than making them, and ext4 looks at every
-# inode that was freed in the last minutes when it makes a new file, so that one round would slow down the next.
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-TRACEFORGE = str(Path(sys.executable).parent / "traceforge")
 FILES = 3000
 _SUMMARY = {"calls": "calls?,", "recorded": "recorded", "lost": "lost", "failed": "recording failures",
             "waiting": "still being recorded"}  # fmt: skip
@@ -88,7 +77,7 @@ class Contest:
     def measure(self, name: str, connections: int) -> None:
         """Load one target for a moment. Ours writes its traces to the disk before the next target is measured."""
         target = self.targets[name]
-        before, recorder_before = use_of_all(target.process), _recorder_use(target)
+        before, recorder_before = use_of_all(target.process), recorder_use(target)
         try:
             load = wrk(target, self.folder, connections, SECONDS)
         except NotRunning:  # The slowest sometimes end no call within a second.
@@ -96,7 +85,7 @@ class Contest:
         if name == "ours":
             settle(target)
         after = use_of_all(target.process)
-        recorder = _recorder_use(target).cpu - recorder_before.cpu if name == "ours" else 0.0
+        recorder = recorder_use(target).cpu - recorder_before.cpu if name == "ours" else 0.0
         measured = LoadSample(load, (after.cpu - before.cpu) / load.calls, recorder / load.calls, after.memory)
         self.samples.setdefault((name, connections), []).append(measured)
 
@@ -152,36 +141,15 @@ def _open_contest(folder: Path, upstream: Target) -> Iterator[tuple[Contest, lis
     with ExitStack() as stack:
         targets = {
             "direct": upstream,
-            "nginx": stack.enter_context(_nginx(folder, upstream)),
-            "ours": stack.enter_context(_ours(folder / "ours", upstream)),
+            "nginx": stack.enter_context(start_nginx(folder, upstream)),
+            "ours": stack.enter_context(start_traceforge(folder / "ours", upstream)),
         }
         for peer in PEERS:
             try:
-                targets[peer.name] = stack.enter_context(running(peer, _url(upstream), folder / peer.name))
+                targets[peer.name] = stack.enter_context(running(peer, base_url(upstream), folder / peer.name))
             except NotRunning as exc:
                 missing.append(Note(str(exc), met=False))
         yield Contest(folder, targets), missing
-
-
-@contextmanager
-def _ours(folder: Path, upstream: Target) -> Iterator[Target]:
-    folder.mkdir()
-    target = Target("ours", free_port(), f"/up{PATH}")
-    command = [TRACEFORGE, "proxy", "--port", str(target.port), "--upstream", f"up={_url(upstream)}"]
-    with process(command, target, folder) as started:
-        yield started
-
-
-@contextmanager
-def _nginx(folder: Path, upstream: Target) -> Iterator[Target]:
-    target = Target("nginx", free_port())
-    command = nginx_command(folder, "nginx", _front_config(target.port, upstream.port))
-    with process(command, target, folder) as started:
-        yield started
-
-
-def _url(target: Target) -> str:
-    return f"http://127.0.0.1:{target.port}"
 
 
 # -- calls
@@ -337,7 +305,7 @@ def _arrangements(folder: Path, direct: Target) -> Rows:
         return
     for title, recorder_core in (("on the same core", cores[0]), ("on the other core", cores[1])):
         place = folder / title.replace(" ", "-")
-        with _nginx(folder, direct) as nginx, _ours(place, direct) as ours:
+        with start_nginx(folder, direct) as nginx, start_traceforge(place, direct) as ours:
             for peer in (nginx.process, *children_of(nginx.process), ours.process):
                 _pin(peer, cores[0])
             for recorder in children_of(ours.process):
@@ -407,7 +375,7 @@ class SustainedLoad(NamedTuple):
 
 
 def _sustained(folder: Path, direct: Target, pace: int = 0) -> SustainedLoad:
-    with _ours(folder, direct) as ours:
+    with start_traceforge(folder, direct) as ours:
         began = time.monotonic()
         load = wrk(ours, folder, CONNECTIONS[-1] if pace else 16, SUSTAINED_SECONDS, pace)
         loaded = time.monotonic()
@@ -459,7 +427,7 @@ def _overflow(outcome: SustainedLoad) -> Rows:
 
 def _peer_sustained(peer: Peer, folder: Path, direct: Target) -> Note:
     assert peer.recorded is not None
-    with running(peer, _url(direct), folder) as target:
+    with running(peer, base_url(direct), folder) as target:
         began = time.monotonic()
         load = wrk(target, folder, 16, PEER_SUSTAINED_SECONDS)
     took = time.monotonic() - began
@@ -481,71 +449,14 @@ def _runs(pid: int) -> bool:
 
 def _memory(folder: Path, direct: Target) -> Rows:
     """Both processes after some calls, and after four times as many; each time everything is on the disk."""
-    with _ours(folder / "memory", direct) as ours:
+    with start_traceforge(folder / "memory", direct) as ours:
         calls, memory = 0, []
         for goal in MEMORY_CALLS:
             while calls < goal:
                 calls += wrk(ours, folder, 16, 4 * SECONDS).calls  # Enough to fill the queue.
                 settle(ours)
-            memory.append((use_of(ours.process).memory, _recorder_use(ours).memory))
+            memory.append((use_of(ours.process).memory, recorder_use(ours).memory))
     for name, before, after in zip(("proxy", "recorder"), *memory, strict=True):
         result = f"{after / before:.2f}x after {MEMORY_CALLS[1]:,} calls, goal {MEMORY_GROWTH_MAX}x"
         text = f"memory of the {name}: {before / 1e6:.0f} MB, then {after / 1e6:.0f} MB"
         yield Row(text, 0, 0, f"after {MEMORY_CALLS[0]:,}", 0, result, after <= before * MEMORY_GROWTH_MAX)
-
-
-def settle(target: Target) -> None:
-    """Wait until every call of ours is a file."""
-    until = time.monotonic() + SETTLE_SECONDS_MAX
-    spool = Path(f"/proc/{target.process}/cwd/.ai-tests/traces/spool")
-    while _has_waiting_traces(target) or any(spool.glob("*.segment")):
-        if time.monotonic() > until:
-            raise NotRunning(f"{target.name} still had traces to write")
-        time.sleep(0.1)
-
-
-def _has_waiting_traces(target: Target) -> bool:
-    """Whether traces are not on the disk yet. The recorder reports them twice a second."""
-    connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=10)
-    connection.request("GET", "/metrics")
-    page = connection.getresponse().read()
-    connection.close()
-    return re.search(rb"exchanges_waiting{[^}]*} 0\n", page) is None
-
-
-def _recorder_use(target: Target) -> Use:
-    used = Use()
-    for child in children_of(target.process):
-        used = used.plus(use_of(child))
-    return used
-
-
-# -- nginx
-
-
-def nginx_command(folder: Path, name: str, http: str) -> list[str]:
-    """nginx with one worker."""
-    base = f"daemon off; worker_processes 1; pid {folder}/{name}.pid; error_log {folder}/{name}.log crit;"
-    temporary = "".join(
-        f"{kind}_temp_path {folder}/{name}-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    config = folder / f"{name}.conf"
-    config.write_text(
-        f"{base} events {{ worker_connections 1024; }} http {{ access_log off; {temporary}"
-        f"keepalive_requests 1000000000; {http} }}"
-    )
-    return ["nginx", "-c", str(config), "-e", f"{folder}/{name}.log"]
-
-
-def origin_config(port: int) -> str:
-    """A server with one answer to every request."""
-    answer = f"default_type application/json; return 200 '{ANSWER}';"
-    return f"server {{ listen 127.0.0.1:{port}; location / {{ {answer} }} }}"
-
-
-def _front_config(port: int, upstream: int) -> str:
-    forward = 'proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;'
-    return (
-        f"upstream one {{ server 127.0.0.1:{upstream}; keepalive 64; keepalive_requests 1000000000; }}"
-        f"server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://one; {forward} }} }}"
-    )
