@@ -17,7 +17,13 @@ from pathlib import Path
 import traceforge
 
 SOURCE = Path(traceforge.__file__).parent
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+REPOSITORY = Path(__file__).parents[2]
+PYPROJECT = REPOSITORY / "pyproject.toml"
+
+# How long a file may be: one that is longer has a second topic, which deserves a name.
+LINES_MAX = 500
+CODE_FOLDERS = ("src", "tests", "tools", "benchmarks", "examples")
+NOT_WRITTEN_BY_HAND = {"_generated", "node_modules", ".venv"}
 
 HOOK = "runs in processes that do not have the package installed, so it uses the standard library alone"
 MODEL_SERVER = "stands in for a provider and uses the standard library alone"
@@ -225,6 +231,20 @@ def test_programs_in_strings_import_names_that_exist() -> None:
                 ]
 
     assert [] == missing
+
+
+def test_no_file_is_longer_than_500_lines() -> None:
+    """Tests and tools too; generated files may be."""
+    paths = [path for folder in CODE_FOLDERS for path in (REPOSITORY / folder).rglob("*.py")]
+    names = {path: path.relative_to(REPOSITORY) for path in paths}
+    line_counts = {
+        str(name): path.read_bytes().count(b"\n")
+        for path, name in names.items()
+        if NOT_WRITTEN_BY_HAND.isdisjoint(name.parts)
+    }
+
+    assert line_counts["src/traceforge/config.py"] > 0
+    assert [] == sorted(name for name, lines in line_counts.items() if lines > LINES_MAX)
 
 
 def test_strings_that_name_modules_are_seen() -> None:
