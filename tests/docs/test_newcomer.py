@@ -137,8 +137,8 @@ def follow_readme(newcomer: Newcomer, edit: tuple[str, str, str], shown: str) ->
     next_steps = re.search("to approve the changes: (.+), then (.+)", red)
     assert next_steps, red
     newcomer.have_provider()
-    for line in next_steps.groups():
-        newcomer.succeed(line.replace("…", "The edit is right"))
+    approved = [newcomer.succeed(line.replace("…", "The edit is right")) for line in next_steps.groups()][1]
+    assert " (request and answer)\n" in approved, approved
     newcomer.lose_provider()
     newcomer.succeed(TEST)
 

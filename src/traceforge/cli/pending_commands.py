@@ -17,7 +17,7 @@ from traceforge.cli.output import exit_on_refusal, json_option, print_json, refu
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.replay.request_key import make_request_keyer
-from traceforge.report.gate_text import change_json, diff_lines, setting_lines, status_lines
+from traceforge.report.gate_text import change_json, changed_part, diff_lines, setting_lines, status_lines
 from traceforge.report.request_head_text import unknown_parts_text
 from traceforge.report.text_format import count
 from traceforge.snapshots.approve.pending_approval import approve_changes as write
@@ -218,7 +218,7 @@ def _print_approved_changes(changes: Sequence[PendingChange]) -> None:
         unknown = unknown_parts_text(change.raw_response)
         not_compared = f", without {unknown}: unknown" if unknown else ""
         adopted = ", with an adopted answer that no provider gave to this request" if change.is_adopted else ""
-        print_text(f"approved: {change.id} ({change.kind}){adopted}{redacted}{not_compared}")
+        print_text(f"approved: {change.id} ({changed_part(change.kind)}){adopted}{redacted}{not_compared}")
 
 
 def _print_tree_approval(result: CommitResult) -> None:

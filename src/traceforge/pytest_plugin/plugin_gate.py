@@ -29,7 +29,7 @@ from traceforge.pytest_plugin import (
     list_asked_paths,
 )
 from traceforge.report.observation_text import observation_lines
-from traceforge.report.text_format import finding_lines, hint_line
+from traceforge.report.text_format import count, finding_lines, hint_line
 from traceforge.snapshots.gate.gate_findings import NEW_RULE
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
 from traceforge.snapshots.gate.nested_projects import compare_project
@@ -323,7 +323,7 @@ class PluginGate:
         if judgement.findings:
             self._fail(_findings_text(judgement.findings))
         replayed = observations.replayed
-        self._lines += [f"{replayed} call{'' if replayed == 1 else 's'} replayed", *observation_lines(observations)]
+        self._lines += [f"{count(replayed, 'call')} replayed", *observation_lines(observations)]
         self._lines += [f"note: {note}" for note in self.process.snapshots.tree_report.notes]
         has_passed = self._session is not None and self._session.exitstatus == pytest.ExitCode.OK
         unselected = find_unselected_tests(
@@ -359,9 +359,12 @@ class PluginGate:
         )
         proposal = file_changes(snapshots, candidates, recorded)
         replayed, live = observations.replayed, len(observations.trace_ids)
-        self._lines += [f"{replayed} calls answered from snapshots, {live} live", *change_lines(proposal.changes)]
+        self._lines += [
+            f"{count(replayed, 'call')} answered from snapshots, {live} live",
+            *change_lines(proposal.changes),
+        ]
         if unread:
-            self._fail(f"{unread} calls could not be recorded, and nothing is known about them")
+            self._fail(f"{count(unread, 'call')} could not be recorded, and cannot be approved")
         if proposal.changes:
             self._lines.append('next: traceforge diff, then traceforge approve --all --reason "…"')
         self._lines += policy_lines(snapshots)

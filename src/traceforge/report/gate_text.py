@@ -61,6 +61,11 @@ TITLES = {
 }
 
 
+def changed_part(kind: ChangeKind) -> str:
+    """What of a call is new: `request and answer`."""
+    return TITLES[kind].removeprefix("changed (").removesuffix(")")
+
+
 def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
     """Pending changes by kind, one per line; refused ones with the reason and the fix."""
     for kind, title in TITLES.items():

@@ -11,7 +11,10 @@ from traceforge.findings import Finding
 from traceforge.terminal import one_line
 
 PROMPT_ONLY = "prompt checked, answer not checked"  # how every report describes gate: "request"
-ANSWER_HINT = 'to check answers too, send temperature 0 and a seed, or declare "gate": "behaviour" for the model'
+ANSWER_HINT = (
+    "to check answers too, send temperature 0 and, where the API has one, a seed; or declare "
+    '"gate": "behaviour" for the model'
+)
 
 
 def finding_lines(findings: Iterable[Finding]) -> str:
