@@ -13,7 +13,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all soak test-model check types lint bench docs docs-site changelog dist lock node strace chromium compiler clean
+.PHONY: help setup demo test test-all soak test-model check types lint bench docs docs-site changelog dist lock node strace chromium shells compiler clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -47,6 +47,11 @@ chromium: # The tests of the page open it in a browser. It comes from Debian's p
 	@command -v chromium >/dev/null || { \
 	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -qqy --no-install-recommends chromium; \
 	  else echo "The tests need Chromium: sudo apt-get install chromium"; exit 2; fi; }
+
+shells: # The tests press Tab in each shell that has a completion. They come from Debian's packages.
+	@{ command -v zsh && command -v fish; } >/dev/null || { \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -qqy --no-install-recommends zsh fish; \
+	  else echo "The tests need zsh and fish: sudo apt-get install zsh fish"; exit 2; fi; }
 
 compiler: # llama.cpp is compiled where it runs. What that takes comes from Debian's packages.
 	@if ! command -v cmake >/dev/null || ! command -v c++ >/dev/null; then \
@@ -82,7 +87,7 @@ lint:
 test: setup node strace chromium check ## Everything that must be green before a change lands
 	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not slow and not soak and not model"
 
-test-all: setup node strace chromium check ## Every guarantee, in at most an hour: before a release, and before a part is done
+test-all: setup node strace chromium shells check ## Every guarantee, in at most an hour: before a release, and before a part is done
 	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not soak and not model"
 
 soak: setup node strace chromium ## Fuzzers, and load that lasts: hours

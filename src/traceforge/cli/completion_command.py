@@ -7,6 +7,7 @@ from click.shell_completion import get_completion_class
 
 from traceforge.cli.main import COMPLETION_VARIABLE, cli
 from traceforge.cli.output import write_stdout
+from traceforge.cli.shell_completion import register_shells
 
 
 @click.command()
@@ -21,6 +22,7 @@ def completion(shell: str) -> None:
       zsh    echo 'eval "$(traceforge completion zsh)"' >> ~/.zshrc
       fish   traceforge completion fish | source      (in config.fish)
     """
+    register_shells()
     shell_class = get_completion_class(shell)
     assert shell_class is not None, shell
     script = shell_class(cli, {}, "traceforge", COMPLETION_VARIABLE).source()

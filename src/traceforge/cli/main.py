@@ -136,6 +136,9 @@ def _explain_os_error(error: OSError) -> TraceForgeError:
 def _invoke(arguments: list[str]) -> int:
     """As `cli.main`, except that a broken pipe is not turned into exit code 1, which means findings."""
     if COMPLETION_VARIABLE in os.environ:
+        from traceforge.cli.shell_completion import register_shells  # 4 ms
+
+        register_shells()
         with suppress(TraceForgeError):  # A missing extra leaves nothing to complete.
             cli.main(arguments, prog_name="traceforge")
         return ExitCode.OK
