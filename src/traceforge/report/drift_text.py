@@ -22,26 +22,19 @@ DRIFT_HINT = "Record the cassettes of these tests again, or undo the change."
 def drift_lines(report: DriftReport) -> Iterator[str]:
     """Causes first, then what was not compared, what was not played, and the verdict."""
     for cause in report.causes:
-        yield from _cause_lines(cause)
+        yield from _list_lines(cause_text(cause), cause.tests, TESTS_SHOWN)
     if report.unchecked:
         yield finding_lines(report.unchecked[:LINES_SHOWN])
-        yield from _more(len(report.unchecked), LINES_SHOWN)
-    if report.unplayed:
-        yield f"recorded, and played by no test: {count(len(report.unplayed), 'interaction')}"
-        yield from (f"    {_interaction_text(item)}" for item in report.unplayed[:LINES_SHOWN])
-        yield from _more(len(report.unplayed), LINES_SHOWN)
-    if report.unopened:
-        yield f"loaded by no test: {count(len(report.unopened), 'cassette')}"
-        yield from (f"    {one_line(cassette.path)}" for cassette in report.unopened[:LINES_SHOWN])
-        yield from _more(len(report.unopened), LINES_SHOWN)
-    if report.ignored:
-        yield f"ignored by the recorder of the suite, and no model calls: {count(len(report.ignored), 'call')}"
-        yield from (f"    {one_line(f'{call.method} {call.url}'.strip())}" for call in report.ignored[:LINES_SHOWN])
-        yield from _more(len(report.ignored), LINES_SHOWN)
-    if report.failed_tests:
-        yield f"failed, whether or not they drifted: {count(len(report.failed_tests), 'test')}"
-        yield from (f"    {one_line(test)}" for test in report.failed_tests[:LINES_SHOWN])
-        yield from _more(len(report.failed_tests), LINES_SHOWN)
+        yield from _rest_lines(len(report.unchecked), LINES_SHOWN)
+    for title, noun, items in (
+        ("recorded, and played by no test", "interaction", [_interaction_text(item) for item in report.unplayed]),
+        ("loaded by no test", "cassette", [cassette.path for cassette in report.unopened]),
+        ("ignored by the recorder of the suite, and no model calls", "call",
+         [f"{call.method} {call.url}".strip() for call in report.ignored]),
+        ("failed, whether or not they drifted", "test", report.failed_tests),
+    ):  # fmt: skip
+        if items:
+            yield from _list_lines(f"{title}: {count(len(items), noun)}", items, LINES_SHOWN)
     yield f"exit code of the command: {report.command_exit_code}"
     yield drift_summary(report)
 
@@ -68,20 +61,21 @@ def cause_finding(cause: DriftCause) -> Finding:
     return Finding(cause.tests[0], cause.change.field or cause.change.part, DRIFT_RULE, cause_text(cause), DRIFT_HINT)
 
 
-def _cause_lines(cause: DriftCause) -> Iterator[str]:
-    yield one_line(cause_text(cause))
-    yield from (f"    {one_line(test)}" for test in cause.tests[:TESTS_SHOWN])
-    yield from _more(len(cause.tests), TESTS_SHOWN)
+def _list_lines(title: str, items: Sequence[str], limit: int) -> Iterator[str]:
+    """A title, and below it the first items of a list, each escaped and on one line."""
+    yield one_line(title)
+    yield from (f"    {one_line(item)}" for item in items[:limit])
+    yield from _rest_lines(len(items), limit)
 
 
-def _more(number: int, limit: int) -> Iterator[str]:
+def _rest_lines(number: int, limit: int) -> Iterator[str]:
     if number > limit:
         yield f"    … and {number - limit} more: --json and --html list all"
 
 
 def _interaction_text(interaction: RecordedInteraction) -> str:
     place = f"{interaction.cassette}: interaction {interaction.index}"
-    return one_line(f"{place}: {interaction.method} {interaction.url}")
+    return f"{place}: {interaction.method} {interaction.url}"
 
 
 def drift_json(report: DriftReport) -> JSONObject:
