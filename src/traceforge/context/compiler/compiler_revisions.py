@@ -14,7 +14,7 @@ from traceforge.context.compiler.compiler_state import CompilerState
 from traceforge.context.compiler.pc_1 import PC1
 from traceforge.context.compiler.pc_2 import PC2
 from traceforge.context.model.block_source import BlockSource
-from traceforge.errors import StoreRefused
+from traceforge.context.model.revisions import select_revision
 
 T = TypeVar("T")
 
@@ -68,15 +68,9 @@ def find_compiler(revision: str | None = None) -> Compiler:
     Raises:
         StoreRefused: this version of TraceForge does not have the revision.
     """
-    wanted = DEFAULT_REVISION if revision is None else revision
-    for compiler in _COMPILERS:
-        if compiler.revision == wanted:
-            return compiler
-    raise StoreRefused(
-        f"there is no compiler revision {wanted}: this version knows {', '.join(REVISIONS)}",
-        reason="unknown_compiler_revision",
-        param="prompt_compiler_revision",
-        hint="Name one of them, or install a version that knows it.",
+    name = DEFAULT_REVISION if revision is None else revision
+    return select_revision(
+        _COMPILERS, name, "compiler", reason="unknown_compiler_revision", param="prompt_compiler_revision"
     )
 
 

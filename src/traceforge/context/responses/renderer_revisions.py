@@ -13,14 +13,14 @@ from traceforge.canon import JSON
 from traceforge.context.model.cache_keys import Runtime
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import Target
+from traceforge.context.model.revisions import select_revision
 from traceforge.context.responses.rendered_request import RenderedPrompt, RenderedRequest
 from traceforge.context.responses.rr_1 import RR1
-from traceforge.errors import StoreRefused
 from traceforge.wire.endpoints import Dialect
 
 
 class Renderer(Protocol):
-    """One revision."""
+    """One revision of the renderer."""
 
     revision: str
 
@@ -54,15 +54,9 @@ def find_renderer(revision: str | None = None) -> Renderer:
     Raises:
         StoreRefused: this version of TraceForge does not have the revision.
     """
-    wanted = DEFAULT_RENDERER if revision is None else revision
-    for renderer in _RENDERERS:
-        if renderer.revision == wanted:
-            return renderer
-    raise StoreRefused(
-        f"there is no renderer revision {wanted}, only {', '.join(RENDERER_REVISIONS)}",
-        reason="unknown_renderer_revision",
-        param="renderer_revision",
-        hint="Name one of them, or install a version that knows it.",
+    name = DEFAULT_RENDERER if revision is None else revision
+    return select_revision(
+        _RENDERERS, name, "renderer", reason="unknown_renderer_revision", param="renderer_revision"
     )
 
 

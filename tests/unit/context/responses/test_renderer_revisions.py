@@ -54,7 +54,7 @@ def test_a_released_revision_renders_the_bytes_that_it_always_did(revision: str,
 
 
 def test_an_unknown_revision_is_refused_and_the_known_ones_are_listed() -> None:
-    with pytest.raises(StoreRefused, match="there is no renderer revision rr_9, only rr_1") as refused:
+    with pytest.raises(StoreRefused, match="there is no renderer revision rr_9: this version knows rr_1") as refused:
         find_renderer("rr_9")
 
     assert (400, "unknown_renderer_revision") == (refused.value.status, refused.value.reason)
