@@ -88,44 +88,51 @@ def find_unselected_tests(
     if asked_files is None or (not has_passed and FAILED in tests.values()):
         return
     used_ids = {name for _, name, _ in observations.uses}
-    outcomes = observations.list_outcomes(tests)
-    run_scopes = make_run_scopes(snapshots.loaded, {*tests})
-    skipped_modules = tuple(f"{name}::" for name in tests if "::" not in name)
-    gone_names: dict[str, None] = {}
     calls_by_scope = _list_calls(snapshots)
-    renamed_tests = find_renamed_tests(calls_by_scope, tests)
-    unknown_calls = calls_by_scope.get("", ())
+    unknown_calls = calls_by_scope.pop("", [])
     if unknown_calls and "" in asked_files and not used_ids and not observations.missed_scopes:
         subject = "an approved call" if len(unknown_calls) == 1 else f"{len(unknown_calls)} approved calls"
         message = f"no call was replayed; {subject} of no known test could not be compared"
         yield Finding("(the tests)", "", IO, message, _UNKNOWN_TEST_HINT)
-    for scope, approved_calls in sorted(calls_by_scope.items()):
-        if (
-            scope in outcomes
-            or not scope
-            or _ran_as(renamed_tests.get(scope, ""), scope, tests, approved_calls, snapshots, observations)
-            or is_command_scope(scope)
-            or scope.startswith(skipped_modules)
-            or run_scopes.is_removed(scope)
-            or names_test(snapshots.loaded.config.test.may_skip, scope)
-        ):
-            continue
+    gone_names: dict[str, None] = {}
+    for scope in _list_scopes_left_out(snapshots, tests, calls_by_scope, observations):
         file = find_scope_file(scope)
         if file not in asked_files:
             continue
         is_gone = asked_files[file]
         # Another test, or a fixture of another name, may make its calls now.
         may_have_moved = is_gone or is_shared_scope(scope)
-        calls = [call for call in approved_calls if not may_have_moved or call.id not in used_ids]
-        if not calls:
-            continue
-        if is_gone:
+        calls = [call for call in calls_by_scope[scope] if not may_have_moved or call.id not in used_ids]
+        if calls and is_gone:
             gone_names[f"{prefix}{file}"] = None
-        else:
+        elif calls:
             message = f"{scope} did not run, and {describe_calls(len(calls))} not compared"
             yield Finding(scope, "", IO, message, _HINT)
     for name in gone_names:
         yield Finding(name, "", IO, f"{name} is gone, and its approved calls were not compared", _GONE_HINT)
+
+
+def _list_scopes_left_out(
+    snapshots: ProjectSnapshots,
+    tests: Mapping[str, str],
+    calls_by_scope: Mapping[str, Sequence[ApprovedCall]],
+    observations: RunObservations,
+) -> Iterator[str]:
+    """The tests, fixtures and imports with approved calls that did not run, under no name, and had no leave to."""
+    outcomes = observations.list_outcomes(tests)
+    run_scopes = make_run_scopes(snapshots.loaded, {*tests})
+    skipped_modules = tuple(f"{name}::" for name in tests if "::" not in name)
+    renamed_tests = find_renamed_tests(calls_by_scope, tests)
+    for scope, approved_calls in sorted(calls_by_scope.items()):
+        if not (
+            scope in outcomes
+            or _ran_as(renamed_tests.get(scope, ""), scope, tests, approved_calls, snapshots, observations)
+            or is_command_scope(scope)
+            or scope.startswith(skipped_modules)
+            or run_scopes.is_removed(scope)
+            or names_test(snapshots.loaded.config.test.may_skip, scope)
+        ):
+            yield scope
 
 
 def _ran_as(
