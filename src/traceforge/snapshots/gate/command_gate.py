@@ -7,7 +7,7 @@ answers from a tree that does not verify.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -97,12 +97,11 @@ def run_test(
     """
     snapshots = open_snapshots(loaded, scope=redacted_scope(loaded, command), progress=progress)
     if snapshots.findings:
-        return TestRun(snapshots, None, [GateFinding(finding, 0) for finding in snapshots.findings])
+        return _refuse_to_run(snapshots, snapshots.findings)
     folder = current_folder()
     compared = compare_project(snapshots, base, find_whole_paths(command, folder) or [folder])
     if compared.findings:
-        findings = [GateFinding(finding, 0) for finding in compared.findings]
-        return TestRun(snapshots, None, findings, base_line=compared.line)
+        return _refuse_to_run(snapshots, compared.findings, compared.line)
     nested = NestedProjects(loaded.project, command, folder)
     # Before the command runs, which could change what is read.
     nested.compare_with_base(base, require_signed=loaded.config.approvals.require_signed)
@@ -125,14 +124,17 @@ def run_test(
     unchecked += [finding for verdict in verdicts for finding in verdict.unchecked]
     unchecked += find_silent_pytest(approved_calls, run.suite.tests, command) if run.exit_code == 0 else ()
     unchecked += find_left_out_projects(nested.projects, nested.list_judged(run.suite), command, folder)
-    for name in sorted(imports.refused):
-        message = f"TraceForge wanted to load {name} after the command had started, and did not"
-        unchecked.append(Finding(COMMAND, "", IO, message, _REPORT_HINT))
+    unchecked += _find_refused_imports(imports.refused)
     observations = merge_observations(verdict.observations for verdict in verdicts)
     if not observations.replayed and not observations.missed_scopes and not snapshots.player.unmatched:
         hint = _NO_CALL_HINT if approved_calls else _NOTHING_APPROVED_HINT
         unchecked.append(Finding(COMMAND, "", IO, "no call was replayed at all", hint))
     return TestRun(snapshots, run, findings, unchecked, observations, compared.line)
+
+
+def _refuse_to_run(snapshots: ProjectSnapshots, findings: Iterable[Finding], base_line: str = "") -> TestRun:
+    """The result of a command that was not started, because of these findings."""
+    return TestRun(snapshots, None, [GateFinding(finding, 0) for finding in findings], base_line=base_line)
 
 
 class _ProjectVerdict(NamedTuple):
@@ -193,6 +195,12 @@ def _judge_nested(nested: NestedProjects, run: CommandRun, *, allow_unused: bool
             findings=list(map(project.name_finding, verdict.findings)),
             unchecked=[project.name_location(finding) for finding in verdict.unchecked],
         )
+
+
+def _find_refused_imports(modules: Iterable[str]) -> Iterator[Finding]:
+    for name in sorted(modules):
+        message = f"TraceForge wanted to load {name} after the command had started, and did not"
+        yield Finding(COMMAND, "", IO, message, _REPORT_HINT)
 
 
 def _find_unseen(run: CommandRun) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ several what only all of them know, such as a snapshot that no test asks for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field, to_builtins
@@ -215,15 +215,7 @@ def judge_run(
     `command_passed`: a command ran whose own calls, outside of tests, were all made; False inside pytest, which is
     not the command that was recorded.
     """
-    ignored_hosts = snapshots.loaded.config.test.ignore_hosts
-    findings = [
-        GateFinding(Finding(OUTSIDE_TESTS, "", NEW_RULE, message, NEW_HINT), 1)
-        for message in observations.unreported_misses
-    ]
-    refused: Counter[RefusedConnection] = Counter()
-    for address, why, times in observations.unreported_refusals:
-        refused[RefusedConnection(address, why)] += times
-    findings += find_refused_connections(refused, ignored_hosts, OUTSIDE_TESTS)
+    findings = _judge_unreported(observations, snapshots.loaded.config.test.ignore_hosts)
     config = snapshots.loaded.config
     command = snapshots.player.default_scope
     run_scopes = make_run_scopes(snapshots.loaded, {*tests, command}, observations.gone_cases)
@@ -254,6 +246,20 @@ def judge_run(
     observations.moved_calls = describe_moved_calls(counts.moves, renamed_tests)
     unseen = [Finding(OUTSIDE_TESTS, "", IO, message, hint) for message, hint in dict.fromkeys(observations.unseen)]
     return RunJudgement(findings, [*unseen, *_find_uncompared(snapshots, observations), *skipped])
+
+
+def _judge_unreported(observations: RunObservations, ignored_hosts: Sequence[str]) -> list[GateFinding]:
+    """The requests and refused connections that belong to no report of a test."""
+    refused: Counter[RefusedConnection] = Counter()
+    for address, why, times in observations.unreported_refusals:
+        refused[RefusedConnection(address, why)] += times
+    return [
+        *(
+            GateFinding(Finding(OUTSIDE_TESTS, "", NEW_RULE, message, NEW_HINT), 1)
+            for message in observations.unreported_misses
+        ),
+        *find_refused_connections(refused, ignored_hosts, OUTSIDE_TESTS),
+    ]
 
 
 def _is_partial(snapshots: ProjectSnapshots, tests: Collection[str], run_scopes: RunScopes) -> bool:

@@ -87,15 +87,10 @@ def open_snapshots(
     approved_calls = [] if tree_report.findings else list_approved_calls(content, policy)
     if findings := find_excessive_declarations(loaded, approved_calls):
         tree_report, approved_calls = tree_report._replace(findings=tuple(findings)), []
-    answering_calls = [] if fresh else approved_calls
     can_answer = not tree_report.findings
     has_new_key = is_recording and can_answer and ensure_match_key(loaded.project)
-    player = Player(
-        keys,
-        Library(build_recordings(answering_calls, keys, lambda call, scope: _may_repeat(call, scope, config))),
-        match_key=load_match_key(loaded.project) if can_answer else None,
-        fallback=SynthesisedAnswers(answering_calls, policy, keys),
-    )
+    match_key = load_match_key(loaded.project) if can_answer else None
+    player = _make_player(config, keys, [] if fresh else approved_calls, policy, match_key)
     player.default_scope = scope
     player.redacts_scopes = any(REDACTED in turn.scope for call in approved_calls for turn in call.turns)
     if player.redacts_scopes:
@@ -105,6 +100,15 @@ def open_snapshots(
     return ProjectSnapshots(
         loaded, tree_report, approved_calls, keys, player, old_files, policy_findings, has_new_key
     )
+
+
+def _make_player(
+    config: Config, keys: RequestKeyer, calls: Sequence[ApprovedCall], policy: ModelPolicy, match_key: bytes | None
+) -> Player:
+    """A player that answers with these calls."""
+    recordings = build_recordings(calls, keys, lambda call, scope: _may_repeat(call, scope, config))
+    fallback = SynthesisedAnswers(calls, policy, keys)
+    return Player(keys, Library(recordings), match_key=match_key, fallback=fallback)
 
 
 def _list_old(report: TreeReport) -> frozenset[str]:
