@@ -204,7 +204,7 @@ def test_what_gitlab_compares_with(origin: Origin, tmp_path: Path, variables: di
         ({"GITHUB_EVENT_NAME": "workflow_dispatch"}, "this build is of the event workflow_dispatch"),
         (GITLAB | {"CI_COMMIT_TAG": "v1"}, "this build is of a tag"),
         (GITLAB | {"CI_PIPELINE_SOURCE": "web"}, "this build is of the source web"),
-        ({}, "this CI service does not say which; name it with --base"),
+        ({}, "this CI service does not say which; to name one: traceforge verify --base REF"),
     ],
 )
 def test_a_build_without_a_base_checks_the_approvals_alone_and_says_so(

@@ -41,7 +41,7 @@ def test_an_empty_folder_gets_a_configuration_an_ignore_file_and_a_key(tmp_path:
         "wrote     .gitattributes: .ai-snapshots/** -text, .ai-snapshots/wire/** linguist-generated",
         KEY_LINE,
     ] == ran.out.splitlines()
-    assert "" == ran.err
+    assert "next: traceforge record -- COMMAND, such as pytest\n" == ran.err
     assert {"traceforge.config.json", ".gitignore", ".gitattributes", KEY, ".ai-tests/.gitignore"} == contents(
         tmp_path
     ).keys()

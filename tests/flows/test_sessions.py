@@ -62,9 +62,9 @@ def test_sessions_are_listed_as_json(project: Path) -> None:
 
 def test_a_project_without_sessions_has_an_empty_list(tmp_path: Path) -> None:
     """With a note on stderr."""
-    assert ("", "no sessions yet: a call belongs to a session if it sends a session id\n") == run(tmp_path, "list")[
-        1:
-    ]
+    assert ("", "no sessions yet: each run and each test is one; next: traceforge run -- COMMAND\n") == run(
+        tmp_path, "list"
+    )[1:]
     assert {"object": "list", "data": [], "has_more": False} == json.loads(run(tmp_path, "list", "--json").out)
 
 

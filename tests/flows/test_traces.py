@@ -133,7 +133,7 @@ def test_a_project_without_traces_is_not_an_error(tmp_path: Path, command: list[
 
     ran = run(tmp_path, *command)
 
-    assert ("", True) == (ran.out, ran.err.startswith("no traces yet: .ai-tests/traces does not exist; record "))
+    assert ("", True) == (ran.out, ran.err.startswith("no traces yet: .ai-tests/traces does not exist; next: "))
     assert ["traceforge.config.json"] == os.listdir(tmp_path)
 
 
@@ -142,12 +142,14 @@ def test_an_empty_list_says_why(project: Path, tmp_path_factory: pytest.TempPath
     empty = tmp_path_factory.mktemp("empty")
 
     assert (
-        "no traces yet: .ai-tests/traces does not exist; record calls with `traceforge run` or `traceforge proxy`\n"
-        == run(empty, "list").err
+        "no traces yet: .ai-tests/traces does not exist; next: traceforge run -- COMMAND\n" == run(empty, "list").err
     )
     (empty / TRACES).mkdir(parents=True)
-    assert "no traces in .ai-tests/traces\n" == run(empty, "list").err
-    assert "no trace in .ai-tests/traces matches these options\n" == run(project, "list", "--model", "x").err
+    assert "no traces in .ai-tests/traces; next: traceforge run -- COMMAND\n" == run(empty, "list").err
+    assert (
+        "no trace in .ai-tests/traces matches these options; all: traceforge trace list\n"
+        == run(project, "list", "--model", "x").err
+    )
 
 
 def test_files_that_are_not_traces_are_named_on_stderr(project: Path) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
 MANIFEST = "manifest.json"
 PACK_MARK = "run.json"
+FIRST_STEP_HINT = "Record and approve first: traceforge record -- COMMAND"
 
 
 class AuditReport(Struct):
@@ -129,7 +130,8 @@ class Auditor:
                 self._report.checked[str(outcome.kind)] += 1
             self._report.findings += outcome.findings
         if not self._report.checked.total() and not self._report.findings:
-            self._report.findings.append(nothing_to_verify(", ".join(paths) or "."))
+            where = ", ".join(paths) or "."
+            self._report.findings.append(nothing_to_verify(where) if named else nothing_stored(where))
         if self._tree_rules.base is not None:
             self._trees.check_declarations()
         self._report.findings.sort()
@@ -205,6 +207,12 @@ def nothing_to_verify(where: str) -> Finding:
     """The finding for a check that had nothing to check: it must not pass."""
     hint = "Name a file or folder of TraceForge, such as .ai-snapshots."
     return Finding(where, "", IO, "nothing to verify: no TraceForge file was found", hint)
+
+
+def nothing_stored(where: str) -> Finding:
+    """The finding for a project without files of TraceForge, or with its settings alone: it must not pass."""
+    message = "nothing to verify: no snapshots and no traces yet"
+    return Finding(where, "", IO, message, FIRST_STEP_HINT)
 
 
 def nothing_traced(root: str) -> Finding:

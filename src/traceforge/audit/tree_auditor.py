@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from traceforge.audit.auditor import FIRST_STEP_HINT
 from traceforge.audit.parallel_map import map_in_parallel
 from traceforge.config import SNAPSHOTS_DIR
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
@@ -107,5 +108,4 @@ def is_tree_of(project: str, folder: str) -> bool:
 
 def nothing_approved(root: str) -> Finding:
     """The finding for a snapshot tree without a snapshot: it must not pass."""
-    hint = "Record and approve first: traceforge record -- COMMAND"
-    return Finding(root, "", IO, "nothing to verify: no snapshots yet", hint)
+    return Finding(root, "", IO, "nothing to verify: no snapshots yet", FIRST_STEP_HINT)

@@ -25,7 +25,7 @@ from traceforge.snapshots.tree.declaration_effects import check_declarations
 from traceforge.terminal import ProgressReporter, no_progress
 
 PENDING_RULE = "GT4"
-_PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
+_PENDING_HINT = 'traceforge diff {id}, then traceforge approve {id} --reason "…", or traceforge reject {id}'
 _CHANGE_TEXTS = {
     ChangeKind.NEW: "is new",
     ChangeKind.REQUEST: "has another request",

@@ -28,7 +28,7 @@ def base(fetch: bool) -> None:
 
     `traceforge verify`, `traceforge test` and the pytest plugin compare the snapshots with it where CI is set. GitHub
     Actions and GitLab CI say which commit it is. Where CI is not set, this command says so: they compare with no
-    other commit then, unless --base names one.
+    other commit then, unless you name one: `traceforge verify --base REF`.
 
     Exit code 0: the commit is in this clone, or there is none. Exit code 3: it is known and not in this clone, or
     what names it cannot be read.

@@ -18,7 +18,13 @@ from traceforge.config import LoadedConfig, current_folder
 from traceforge.findings import ExitCode, exit_code
 from traceforge.report.ci_report import build_test_report, build_tree_report
 from traceforge.report.finding_locations import FindingLocator
-from traceforge.report.gate_text import gate_finding_lines, gate_report_json, gate_report_lines, tree_gate_summary
+from traceforge.report.gate_text import (
+    NO_COMMAND_NOTE,
+    gate_finding_lines,
+    gate_report_json,
+    gate_report_lines,
+    tree_gate_summary,
+)
 from traceforge.snapshots.gate.gate_findings import findings_json, list_failed_tests
 from traceforge.snapshots.tree.run_scopes import narrow_command
 from traceforge.terminal import one_line, print_json_bytes, print_text
@@ -46,7 +52,7 @@ def test(
     Where CI is set, every snapshot that differs from the base of the build, which `traceforge base` prints, needs a
     new approval; --base names another commit.
 
-    Without a COMMAND, check the snapshot tree and that no change is pending.
+    Without a COMMAND, nothing is run: check the snapshot tree and that no change is pending.
     """
     loaded = load_project()
     if not command:
@@ -91,7 +97,8 @@ def _check_without_command(loaded: LoadedConfig, base: str | None, as_json: bool
         )
     else:
         base_lines = [one_line(report.base_line)] if report.base_line else []
-        print_text("\n".join([*base_lines, *gate_finding_lines(report.findings), summary]))
+        lines = [*base_lines, *gate_finding_lines(report.findings), summary]
+        print_text("\n".join([*lines, NO_COMMAND_NOTE] if not report.findings else lines))
     if is_ci_report_wanted(junit, sarif):
         locator = FindingLocator(loaded.project, current_folder())
         write_ci_reports(build_tree_report(report.audit, report.findings, summary, code, locator), junit, sarif)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from traceforge.cli.output import refuse_in_ci
-from traceforge.config import current_folder, find_project
+from traceforge.config import SNAPSHOTS_DIR, current_folder, find_project
 from traceforge.project_setup import prepare, prepare_workflow
 from traceforge.snapshots.tree.git_diff_driver import install_diff_driver
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
@@ -33,3 +35,5 @@ def init(git_diff: bool, github_workflow: bool) -> None:
             print_text(one_line(step))
     if github_workflow:
         print_text(one_line(prepare_workflow(current_folder())))
+    has_snapshots = os.path.isdir(os.path.join(find_project(current_folder()), SNAPSHOTS_DIR))
+    print_text(f"next: traceforge {'test' if has_snapshots else 'record'} -- COMMAND, such as pytest", err=True)

@@ -115,6 +115,9 @@ def diff(name: str | None, full: bool) -> None:
         print_text("\n".join(setting_lines(settings)))
     elif not chosen:
         print_text(NOTHING_PENDING)
+    if any(change.kind is not ChangeKind.REFUSED for change in chosen):
+        changes_named = chosen[0].id if name else "--all"
+        print_text(f'next: traceforge approve {changes_named} --reason "…"', err=True)
     raise click.exceptions.Exit(1 if chosen or settings else 0)
 
 
@@ -207,7 +210,7 @@ def _choose_changes(
     if everything and not names:
         return [change for change in changes if change.kind is not ChangeKind.REFUSED]
     if everything or not (names or may_be_none):
-        raise click.UsageError("Name the changes to approve, or pass --all.")
+        raise click.UsageError('Name the changes to approve, or pass --all: traceforge approve --all --reason "…"')
     return select_pending(changes, names)
 
 
@@ -241,10 +244,12 @@ def _print_approval(result: CommitResult) -> None:
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="ID...")
+@click.argument("names", nargs=-1, metavar="ID...")
 def reject(names: tuple[str, ...]) -> None:
     """Delete pending changes; approved snapshots stay as they are."""
     refuse_in_ci("reject")
+    if not names:
+        raise click.UsageError("Name the changes to reject; to list them: traceforge status")
     loaded, changes, *_ = _load_state()
     chosen = select_pending(changes, names)
     delete_pending(loaded.project, [change.id for change in chosen])

@@ -46,8 +46,8 @@ def record(command: tuple[str, ...], fresh: bool, replace_old: bool, adopt: bool
 
     Approved calls are answered from snapshots; only new or changed requests go to their provider. The exit code is
     that of COMMAND, or 3 if COMMAND succeeded and made no model call, a call was lost, or redacted parts could not be
-    compared. Then list the pending
-    changes with `traceforge status`, read them with `traceforge diff` and approve them with `traceforge approve`.
+    compared. Then list the pending changes with `traceforge status`, read them with `traceforge diff` and approve
+    them with `traceforge approve`.
 
     A call with temperature 0 and a seed is checked on prompt and answer, any other call on its prompt; its answer is
     replayed. A call is refused if it cannot be approved as it is, for example because its answer was cut off;
@@ -95,7 +95,6 @@ def record(command: tuple[str, ...], fresh: bool, replace_old: bool, adopt: bool
         print_json_bytes(exact_ecmascript_bytes(record_json(record_run)), err=True)
     else:
         print_text("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
-    nothing = not (record_run.live or record_run.adopted or record_run.snapshots.player.played_count)
     incomplete = record_run.unread or record_run.lost or record_run.failed_repeats or record_run.unmatched
     uncompared = record_run.snapshots.player.uncompared_call_count and requires_comparison(
         loaded.config.match.redacted, os.environ
@@ -104,7 +103,7 @@ def record(command: tuple[str, ...], fresh: bool, replace_old: bool, adopt: bool
         ExitCode.FINDINGS
         if any(variance.is_failure for variance in record_run.variances)
         else ExitCode.UNCHECKED
-        if nothing or incomplete or uncompared
+        if record_run.has_no_call or incomplete or uncompared
         else 0
     )
     raise click.exceptions.Exit(int(code))

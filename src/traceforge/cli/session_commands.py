@@ -37,7 +37,7 @@ def list_sessions(limit: int, as_json: bool) -> None:
         if len(sessions) > limit:
             print_text(f"showing the newest {limit}; for more: --limit {limit * 2}", err=True)
     else:
-        print_text("no sessions yet: a call belongs to a session if it sends a session id", err=True)
+        print_text("no sessions yet: each run and each test is one; next: traceforge run -- COMMAND", err=True)
 
 
 @session.command()

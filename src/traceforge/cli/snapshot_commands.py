@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
+from typing import NoReturn
 
 import click
 
@@ -19,7 +21,7 @@ from traceforge.cli.project import load_project, snapshots_root
 from traceforge.clock import now
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.files import read_file
-from traceforge.findings import exit_code
+from traceforge.findings import Finding, exit_code
 from traceforge.report.git_textconv import to_readable_text
 from traceforge.report.request_head_text import unknown_parts_text
 from traceforge.report.snapshot_text import snapshot_list_text, snapshot_text
@@ -76,13 +78,19 @@ def rebuild(folder: str | None) -> None:
     refuse_in_ci("snapshot manifest")
     loaded = load_project()
     root = folder or snapshots_root(loaded)
+    if folder is None and not os.path.lexists(root):
+        _refuse_manifest([nothing_approved(root)])
     result = rebuild_manifest(root)
     if result.findings or not result.records:
         findings = [finding._replace(file=os.path.join(root, finding.file)) for finding in result.findings]
-        print_text(finding_lines(findings or [nothing_approved(root)]))
-        raise click.exceptions.Exit(int(exit_code(findings or [nothing_approved(root)])))
+        _refuse_manifest(findings or [nothing_approved(root)])
     verb = "wrote" if result.changed else "unchanged"
     print_text(f"{verb}: {one_line(os.path.join(root, MANIFEST_NAME))}, {count(result.records, 'record')}")
+
+
+def _refuse_manifest(findings: Sequence[Finding]) -> NoReturn:
+    print_text(finding_lines(findings))
+    raise click.exceptions.Exit(int(exit_code(list(findings))))
 
 
 @snapshot.command("list")

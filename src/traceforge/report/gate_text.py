@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from traceforge.build_environment import is_ci
 from traceforge.canon import JSON, JSONObject
 from traceforge.compare.classification import value_text
 from traceforge.compare.compared_call import ComparedCall
@@ -44,6 +45,8 @@ if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and run
     from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots
 
 TEXT_LENGTH_MAX = 400  # Of a new message or answer; the file has all of it.
+NO_CALL_HINT = "Name a command that calls a model, such as your tests: traceforge record -- COMMAND"
+NO_COMMAND_NOTE = "not checked: what your code sends now; next: traceforge test -- COMMAND"
 SCOPES_SHOWN = 3
 NAMES_SHOWN = 10
 
@@ -216,6 +219,9 @@ def _short(value: JSON, full: bool) -> str:
 def record_lines(record_run: RecordRun) -> Iterator[str]:
     """The summary of `record`, and the next step."""
     yield _call_counts(record_run)
+    if record_run.has_no_call:
+        yield "no model call was seen, so there is nothing to approve"
+        yield hint_line(NO_CALL_HINT)
     if record_run.has_new_key:
         yield f"wrote {MATCH_KEY_FILE}, a secret to compare redacted parts with: never commit it, keep a copy for CI"
     yield from change_lines(record_run.changes)
@@ -382,7 +388,7 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
     yield from observation_lines(observations)
     yield from (f"note: {one_line(note)}" for note in test_run.snapshots.tree_report.notes)
     if any(gate_finding.calls for gate_finding in test_run.findings):
-        yield "to approve the changes:"
+        yield f"to approve the changes{', on your machine' if is_ci() else ''}:"
         yield f"    traceforge record -- {one_line(shlex.join(command))}"
         yield '    traceforge approve --all --reason "…"'
     if test_run.run is not None and test_run.run.offline_report is not None:
@@ -397,14 +403,17 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
 
 
 def tree_gate_summary(report: TreeGateReport) -> str:
-    """The last line of `test` without a command."""
+    """What `test` without a command has checked. It is never GREEN, because no call was compared."""
+    counts = gate_counts(report.snapshots, report.request_gated)
+    if not report.findings:
+        return f"checked {counts}; nothing is pending"
     unchecked = sum(gate_finding.finding.is_unchecked for gate_finding in report.findings)
-    parts = [gate_counts(report.snapshots, report.request_gated)]
-    if len(report.findings) > unchecked or not unchecked:
+    parts = [counts]
+    if len(report.findings) > unchecked:
         parts.append(count(len(report.findings) - unchecked, "finding"))
     if unchecked:
         parts.append(f"{unchecked} unchecked")
-    return f"{'RED' if report.findings else 'GREEN'}: {'; '.join(parts)}"
+    return f"RED: {'; '.join(parts)}"
 
 
 def gate_report_json(test_run: TestRun, code: int) -> JSONObject:
@@ -483,6 +492,6 @@ def status_lines(
         yield f"the snapshot tree has {count(finding_count, 'finding')}: traceforge verify"
     yield from change_lines(changes)
     if not changes:
-        yield "nothing is pending"
+        yield f"nothing is pending; next: traceforge {'test' if approved else 'record'} -- COMMAND"
     elif set(kinds) - {ChangeKind.REFUSED}:
         yield 'next: traceforge diff, then traceforge approve --all --reason "…", or traceforge review'

@@ -213,6 +213,8 @@ class TraceStore:
         Raises:
             CannotWrite: the disk is full, or the folder is not writable; nothing is lost.
         """
+        if not os.path.isdir(self.folder):
+            return CompressionResult(0, 0, 0)
         with lock_traces_folder(self.folder):
             return self._compress_locked(rows)
 

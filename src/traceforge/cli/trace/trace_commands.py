@@ -299,8 +299,10 @@ def _summary_json(summary: TraceSummary) -> dict[str, JSON]:
 def _empty_message(store: TraceStore, narrowed: TraceFilter) -> str:
     where = os.path.relpath(store.folder)
     if not os.path.isdir(store.folder):
-        return f"no traces yet: {where} does not exist; record calls with `traceforge run` or `traceforge proxy`"
-    return f"no traces in {where}" if narrowed == TraceFilter() else f"no trace in {where} matches these options"
+        return f"no traces yet: {where} does not exist; next: traceforge run -- COMMAND"
+    if narrowed == TraceFilter():
+        return f"no traces in {where}; next: traceforge run -- COMMAND"
+    return f"no trace in {where} matches these options; all: traceforge trace list"
 
 
 def _export_lines(store: TraceStore, rows: list[TraceRow], with_chunks: bool) -> Iterator[bytes]:

@@ -55,7 +55,7 @@ LOST_PYTHON = "a Python started with"
 NOT_SEEN_HARMLESS = "gRPC, which is loaded"  # Many libraries load it and never use it.
 
 _NOT_SEEN_HINT = "Let it use HTTP, or do not run it in a test."
-_NO_CALL_HINT = "Is this the command that was recorded? traceforge status says what there is."
+_NO_CALL_HINT = "Is this the command that was recorded? See what is approved: traceforge snapshot list"
 _NOTHING_APPROVED_HINT = "No call is approved yet. Record and approve first: traceforge record -- COMMAND"
 _PYTHON_HINT = "Start it without -I, -E and -S, and with the environment it has."
 _SUITE_HINT = "Look for os._exit or a kill in a test or a conftest.py."

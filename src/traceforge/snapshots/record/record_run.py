@@ -90,6 +90,11 @@ class RecordRun:
         return len(self.old_snapshots) - len(self.pending_old) - len(self.remaining_old)
 
     @property
+    def has_no_call(self) -> bool:
+        """Whether the command made no model call that was seen."""
+        return not (self.live or self.adopted or self.unmatched or self.snapshots.player.played_count)
+
+    @property
     def lost(self) -> int:
         """Calls that a process began and did not report to their end."""
         return self.run.lost + self.run.unfinished if self.run is not None else 0

@@ -67,7 +67,7 @@ def find_build_base(objects: GitObjects, project: str, environ: Mapping[str, str
         return build.find_github_base()
     if environ.get("GITLAB_CI"):
         return build.find_gitlab_base()
-    return BuildBase("", "this CI service does not say which; name it with --base")
+    return BuildBase("", "this CI service does not say which; to name one: traceforge verify --base REF")
 
 
 class _Build:
