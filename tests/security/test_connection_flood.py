@@ -389,8 +389,13 @@ def test_connections_stay_below_the_limit_on_open_files(monkeypatch: pytest.Monk
 
 def test_a_call_does_not_ask_the_system_for_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit on open files is read when a client connects: thousands of calls a second come over a connection."""
-    asked: list[int] = []
-    monkeypatch.setattr(server_limits, "_count_affordable_connections", lambda: asked.append(1) or 100)
+    asked: list[str] = []
+
+    def count_connections() -> int:
+        asked.append("getrlimit")
+        return 100
+
+    monkeypatch.setattr(server_limits, "_count_affordable_connections", count_connections)
     connections: ClientConnections[Connection] = ClientConnections(STORE_LIMITS)
     client = Connection("10.0.0.1", 1.0)
     connections.admit(client)

@@ -34,7 +34,7 @@ from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
 from traceforge.redact.repeated_values import RepeatedValues, list_values
 from traceforge.redact.scanner import CHANCE_TYPES, SecretSpan, merge_spans
-from traceforge.redact.secret_finder import HeaderKind, NameKind, SecretFinder, decode, encode
+from traceforge.redact.secret_finder import HEADER_SEPARATOR, HeaderKind, NameKind, SecretFinder, decode, encode
 from traceforge.redact.stream_redaction import TextStreamRedactor, redact_array, redact_events, redact_fragments
 from traceforge.redact.text_edits import ByteEdit, apply_edits
 from traceforge.redact.url_redaction import redact_form, redact_url
@@ -166,9 +166,8 @@ class Redactor:
         log: list[Redaction] = []
         slots: list[Slot] = []
         places: list[int] = []
-        clean = self._finder.clean_headers
         for place, header in enumerate(cleaned):
-            if header in clean:
+            if self._finder.is_clean_header(header):
                 continue
             name, value = header
             if self._finder.find_name_kind(name) == NameKind.SECRET:
@@ -186,7 +185,7 @@ class Redactor:
                 log.append(Redaction(json_path(path, name), 0, "FIELD", value))
                 cleaned[place] = (name, REDACTED)
             elif kind != HeaderKind.SECRET:
-                slots.append(((None, place), f"{name}: ", value, False))
+                slots.append(((None, place), f"{name}{HEADER_SEPARATOR}", value, False))
                 if kind != HeaderKind.RESPONSE_ACCOUNT:
                     places.append(place)
         changes = redact_slots(self._finder, slots)

@@ -93,6 +93,7 @@ class RepeatedValues:
 
     def __init__(self, types: Mapping[str, str]) -> None:
         self.types = types
+        self.length_min = min(map(len, types))  # In characters: no spelling of a value is shorter than the value.
         self._types = {spelling: kind for value, kind in types.items() for spelling in _spellings(value)}
         self._expressions = list(_compile(self._types)) if len(self._types) > VALUES_SEARCHED_MAX else []
 

@@ -33,6 +33,7 @@ NAMES_REMEMBERED_MAX = 10_000  # Formats have few names; more than this come fro
 TEXTS_REMEMBERED_BYTES = 4 << 20  # About what texts without a secret may take; beyond, all are forgotten.
 TEXT_OVERHEAD_BYTES = 100  # Memory of each text beyond its characters.
 
+HEADER_SEPARATOR = ": "  # Between the name and the value of a header, where both are scanned together.
 HEADERS_REMEMBERED_MAX = 2_000  # Some, such as dates and request ids, never come again: then all are forgotten.
 
 _MARKER = LazyPattern(MARKER_PATTERN)
@@ -82,11 +83,17 @@ class SecretFinder:
         self._remembered_bytes = 0  # of those
         self.markers: Mapping[str, str] = {}  # The marker of each secret that has one.
         self.repeated_values: RepeatedValues | None = None  # Values that are secrets wherever they stand.
+        self._without_values: SecretFinder | None = None  # The finder that knows none of those, or fewer.
 
     def with_repeated_values(self, values: RepeatedValues) -> SecretFinder:
-        """The same finder, which also finds these values; what it remembers about names and texts starts anew."""
+        """The same finder, which also finds these values.
+
+        What it remembers starts anew, because a name or a header may hold a value. Those that are too short for one
+        are looked up in this finder: most calls bring a value of their own, such as a cookie, and the same names.
+        """
         finder = copy(self)
         finder.repeated_values = values
+        finder._without_values = self
         finder.name_kinds, finder._header_kinds = {}, {}
         finder.clean_headers, finder.clean_texts, finder._remembered_bytes = set(), set(), 0
         return finder
@@ -128,6 +135,19 @@ class SecretFinder:
             for item in self.find_secrets(text)
         ]
         return merge_spans([*spans, *wide]) if wide else spans
+
+    def is_clean_header(self, header: tuple[str, str]) -> bool:
+        """Whether this header is known to hold nothing."""
+        if header in self.clean_headers:
+            return True
+        known = self._find_knowing_finder(len(header[0]) + len(HEADER_SEPARATOR) + len(header[1]))
+        return known is not None and known.is_clean_header(header)
+
+    def _find_knowing_finder(self, length: int) -> SecretFinder | None:
+        """The finder without the repeated values, if none of them fits into a text of so many characters."""
+        if self.repeated_values is None or length >= self.repeated_values.length_min:
+            return None
+        return self._without_values
 
     def remember_clean_headers(self, headers: Iterable[tuple[str, str]]) -> None:
         """These headers hold nothing; they need not be looked at again."""
@@ -171,6 +191,9 @@ class SecretFinder:
         return kind
 
     def _classify_name(self, name: str) -> NameKind:
+        known = self._find_knowing_finder(len(name))
+        if known is not None:
+            return known.find_name_kind(name)
         if self.find_secrets_in_line(encode(name)):
             return NameKind.SECRET
         return NameKind.FIELD if fold_name(name) in self._fields else NameKind.PLAIN
@@ -185,6 +208,9 @@ class SecretFinder:
         return kind
 
     def _classify_header(self, name: str) -> HeaderKind:
+        known = self._find_knowing_finder(len(name))
+        if known is not None:
+            return known.find_header_kind(name)
         if self.find_name_kind(name) == NameKind.SECRET:
             return HeaderKind.PLAIN  # It is scanned with its value.
         if fold_name(name) in self._fields:

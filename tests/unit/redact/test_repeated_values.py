@@ -7,9 +7,12 @@ import json
 import pytest
 
 from support.work_counts import count_lines
+from traceforge.canon import JSON
 from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.redact.redactor import Redactor
 from traceforge.redact.repeated_values import VALUES_SEARCHED_MAX, is_distinctive
+from traceforge.redact.scanner import SecretSpan
+from traceforge.redact.secret_finder import SecretFinder
 
 REDACTOR = Redactor()
 VALUE = "q7bz4kitten"
@@ -133,3 +136,38 @@ def test_many_values_cost_linear_work() -> None:
 
     work(10)
     assert work(2_000) < 2.3 * work(1_000)
+
+
+def test_a_value_is_redacted_in_names_and_headers_that_were_clean_before() -> None:
+    """They were clean for the redactor that did not know the value, and are as long as the value, or longer."""
+    redactor = Redactor()
+    document: JSON = {VALUE: 1, f"id-{VALUE}": 2, "model": "m"}
+    headers = [("x-note", VALUE), (f"x-{VALUE}", "1"), ("a", "b")]
+    assert document is redactor.redact_json(document).value
+    assert headers == redactor.redact_headers(headers).value
+    repeating = redactor.with_values([Redaction("$", 0, "FIELD", VALUE)])
+
+    assert {REDACTED: 1, f"id-{REDACTED}": 2, "model": "m"} == repeating.redact_json(document).value
+    assert [("x-note", REDACTED), (f"x-{REDACTED}", "1"), ("a", "b")] == repeating.redact_headers(headers).value
+
+
+def test_a_new_value_costs_no_look_at_every_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer of a provider may bring a cookie: names and headers that are too short for it are known."""
+    redactor = Redactor()
+    document: JSON = {"model": "m", "usage": {"tokens": 1}}
+    headers = [("content-type", "text/plain"), ("server", "x")]
+    redactor.redact_json(document)
+    redactor.redact_headers(headers)
+    repeating = redactor.with_values([Redaction("$", 0, "FIELD", "q7bz4" * 30)])
+    scanned: list[bytes] = []
+    find_secrets = SecretFinder.find_secrets
+
+    def note_scan(finder: SecretFinder, text: bytes) -> list[SecretSpan]:
+        scanned.append(text)
+        return find_secrets(finder, text)
+
+    monkeypatch.setattr(SecretFinder, "find_secrets", note_scan)
+    repeating.redact_json(document)
+    repeating.redact_headers(headers)
+
+    assert [b'model": "m'] == scanned
