@@ -144,6 +144,7 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
     models: dict[str, ModelRule] = msgspec.field(default_factory=dict)
     upstreams: dict[str, str | UpstreamRule] = msgspec.field(default_factory=dict)
     hosts: list[NonEmptyText] = msgspec.field(default_factory=list)
+    record_http: Literal["models", "all"] = "models"
     callsite: CallSiteRule = CallSiteRule()
     match: MatchRule = MatchRule()
     test: TestRule = TestRule()

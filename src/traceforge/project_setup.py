@@ -71,6 +71,9 @@ CONFIG = """{
   // Hosts whose every call is recorded, beside those of providers, such as "llm.corp.example".
   "hosts": [],
 
+  // "models": record the calls of models, and of these hosts; "all": record all HTTP except to this machine.
+  "record_http": "models",
+
   // Files and folders that are never the place a call came from, such as "src/app/llm".
   "callsite": { "skip": [] },
 

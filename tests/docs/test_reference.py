@@ -16,6 +16,7 @@ from pages import ROOT, Page, all_pages, read_page
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.capture.proxy.worker import TOKEN_VARIABLE
 from traceforge.capture.run.local_programs import LOCAL_PROGRAMS
+from traceforge.capture.telemetry_hosts import TELEMETRY_HOSTS
 from traceforge.chat.chat_connection import BODY_BYTES_MAX, ROUTES
 from traceforge.chat.chat_errors import ChatErrorCode
 from traceforge.chat.conversation_memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
@@ -57,7 +58,6 @@ from traceforge.http.server_limits import (
     STORE_LIMITS,
 )
 from traceforge.schemas import NAMES
-from traceforge.snapshots.gate.telemetry_hosts import TELEMETRY_HOSTS
 from traceforge.web.project_calls import MODEL_CALLS_MAX
 from traceforge.web.request_reading import BODY_BYTES_MAX as CONTEXT_BODY_BYTES_MAX
 

@@ -106,7 +106,7 @@ def test_drifted_calls_are_adopted_approved_and_green(project: Path, server: Mod
     assert 0 == adopted.code, adopted
     assert "4 model calls: 1 answered from snapshots, 3 with an adopted answer\n" in adopted.err
     assert "changed (request): 3" in adopted.err
-    assert 3 == status.out.count("the answer is adopted"), status
+    assert 3 == status.out.count("an adopted answer, never given to this request"), status
     assert (3, True) == (shown.out.count("the answer is adopted"), "{+Now" in shown.out), shown
     assert 3 == approved.out.count("with an adopted answer that no provider gave to this request"), approved
     assert (0, 0) == (green.code, server.served), green

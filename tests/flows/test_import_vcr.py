@@ -52,7 +52,7 @@ def test_cassettes_of_pytest_recording_are_replayed(tmp_path: Path) -> None:
 
     assert 0 == ran.code, ran
     assert f"new: {CALLS}\n" in ran.out
-    assert f"{TESTS} cassettes read: {CALLS} model calls, 1 other interaction\n" in ran.out
+    assert f"{TESTS} cassettes read: {CALLS} model calls, 1 interaction not imported\n" in ran.out
     state = [path for path in (tmp_path / ".ai-tests").rglob("*") if path.is_file()]
     assert [] == [path for path in state if KEY.encode() in path.read_bytes()]
 
@@ -247,7 +247,10 @@ def test_nothing_to_import_is_not_a_success(project: Path) -> None:
     other = interaction()
     other["request"]["uri"] = "https://example.com/v1/orders"
     write_cassette(project, "other.json", other)
-    assert (3, True) == ((ran := import_cassettes(project)).code, "0 model calls, 1 other interaction" in ran.out)
+    assert (3, True) == (
+        (ran := import_cassettes(project)).code,
+        "0 model calls, 1 interaction not imported" in ran.out,
+    )
     assert 2 == import_cassettes(project, CI="true").code
 
 

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from support.command import traceforge
+from support.command import CommandResult, traceforge
 from support.corpus import need_shared
 from support.environments import installed_python
 
@@ -45,8 +45,22 @@ class AuditedProject(NamedTuple):
         return f"| {self.name} | {drifted} of {tests} | {calls} | {len(causes)} |"
 
 
-def audit_project(name: str, folder: Path) -> AuditedProject:
-    """Copy a project to a folder, install it beside its dependencies, and audit its cassette tests."""
+class CassetteProject(NamedTuple):
+    """A copy of a project, installed beside its dependencies."""
+
+    folder: Path
+    packages: Path
+    python: Path
+
+    def run(self, *words: str, pytest: tuple[str, ...] = ()) -> CommandResult:
+        """Run a command; with words for pytest, one that runs the cassette tests."""
+        suite = ("--", str(self.python), "-m", "pytest", "-q", "-m", "vcr", "-p", "no:cacheprovider", *pytest)
+        variables = {"PYTHONPATH": str(self.packages), "PYTHONDONTWRITEBYTECODE": "1"}
+        return traceforge(*words, *(suite if pytest else ()), cwd=self.folder, **variables)
+
+
+def install_project(name: str, folder: Path) -> CassetteProject:
+    """Copy a project to a folder, and install it beside its dependencies."""
     python = installed_python("cassette-projects")
     project, source, packages = (folder / f"{name}{end}" for end in ("", "-source", "-packages"))
     for copy in (project, source):  # Building leaves files behind.
@@ -55,9 +69,12 @@ def audit_project(name: str, folder: Path) -> AuditedProject:
             path.chmod(0o755 if path.is_dir() else 0o644)
     install = ["-m", "pip", "install", "-qq", "--no-deps", "--no-build-isolation", "--no-index", "--target"]
     subprocess.run([str(python), *install, str(packages), str(source)], capture_output=True, timeout=300, check=True)
-    command = [str(python), "-m", "pytest", "-q", "-m", "vcr", "-p", "no:cacheprovider"]
-    variables = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"}
-    ran = traceforge("audit", "vcr", "tests/cassettes", "--", *command, cwd=project, **variables)
+    return CassetteProject(project, packages, python)
+
+
+def audit_project(name: str, folder: Path) -> AuditedProject:
+    """Install a project, and audit its cassette tests."""
+    ran = install_project(name, folder).run("audit", "vcr", "tests/cassettes", pytest=("--tb=short",))
     return AuditedProject(name, ran.code, ran.err)
 
 

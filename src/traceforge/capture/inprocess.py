@@ -28,6 +28,7 @@ from traceforge.capture.hook.in_flight_call import CLIENT_LEFT, InFlightCall
 from traceforge.capture.hook.pytest_scopes import current_scope
 from traceforge.capture.hook.watcher import Watcher
 from traceforge.capture.traceforge_headers import apply_call_site
+from traceforge.capture.watched_hosts import list_watched_hosts
 from traceforge.config import LoadedConfig, current_folder, load_config
 from traceforge.exchange import Caller, Exchange, Headers
 
@@ -55,7 +56,7 @@ class Capture(Watcher):
         self._options: dict[str, Any] = {
             "root": loaded.project,
             "skip": config.callsite.skip,
-            "hosts": config.hosts,
+            "hosts": list_watched_hosts(config),
         }
         self._subscription: Any = None
 

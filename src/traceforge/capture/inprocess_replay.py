@@ -17,6 +17,7 @@ from traceforge.capture.hook.replayed_response import ReplayedResponse
 from traceforge.capture.hook.watcher import Watcher
 from traceforge.capture.inprocess import find_hook
 from traceforge.capture.replay_responder import ReplayResponder, begin_unrecorded_call, read_pace
+from traceforge.capture.watched_hosts import list_watched_hosts
 from traceforge.config import current_folder, load_config
 from traceforge.errors import CallNotRecorded
 from traceforge.exchange import Headers
@@ -77,7 +78,7 @@ def replay(*, session: str = "", pace: str = "none", player: Player | None = Non
     dispatch, clients = find_hook()
     config = loaded.config
     subscription: Any = dispatch.Subscription(
-        replayed, root=loaded.project, skip=config.callsite.skip, hosts=config.hosts
+        replayed, root=loaded.project, skip=config.callsite.skip, hosts=list_watched_hosts(config)
     )
     clients.start(subscription)
     try:

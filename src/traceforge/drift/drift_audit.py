@@ -20,10 +20,11 @@ from traceforge.capture.hook.cassette_events import (
     UNREADABLE,
     digest_file,
 )
-from traceforge.capture.hook.model_call_rules import is_model_call, normalize_hosts
+from traceforge.capture.hook.model_call_rules import WatchedHosts, is_model_call
 from traceforge.capture.null_recorder import NullRecorder
 from traceforge.capture.run.cassette_observer import PlayedInteraction, UnansweredCall
 from traceforge.capture.run.command_runner import CommandRun, run_command
+from traceforge.capture.watched_hosts import list_watched_hosts
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.drift.request_changes import INVENTED_IDS, RequestChange, list_request_changes
 from traceforge.drift.unopened_cassettes import UnopenedCassette, read_unopened
@@ -131,7 +132,7 @@ def audit_cassettes(loaded: LoadedConfig, command: Sequence[str], folder: str | 
         CannotRead: the folder does not exist.
     """
     redactor = Redactor.from_config(loaded.config)
-    observer = _DriftObserver(make_request_keyer(loaded), redactor, normalize_hosts(loaded.config.hosts))
+    observer = _DriftObserver(make_request_keyer(loaded), redactor, WatchedHosts(list_watched_hosts(loaded.config)))
     paths = [*list_cassette_files(folder)] if folder is not None else []
     run = run_command(command, loaded, NullRecorder(), cassettes=observer)
     unopened = read_unopened(path for path in paths if os.path.realpath(path) not in observer.opened)
@@ -154,7 +155,7 @@ def audit_cassettes(loaded: LoadedConfig, command: Sequence[str], folder: str | 
 class _DriftObserver:
     """Compares interactions as they are played, so that no body is held longer. Implements `CassetteObserver`."""
 
-    def __init__(self, keyer: RequestKeyer, redactor: Redactor, hosts: frozenset[str]) -> None:
+    def __init__(self, keyer: RequestKeyer, redactor: Redactor, hosts: WatchedHosts) -> None:
         self._keyer = keyer
         self._redactor = redactor
         self._hosts = hosts  # all of whose calls are model calls

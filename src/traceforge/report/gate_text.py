@@ -81,7 +81,7 @@ def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
             for reason in change.reasons:
                 yield f"      {one_line(reason.field)}: {one_line(reason.message)}"
                 yield f"  {hint_line(reason.hint)}"
-            if change.is_adopted:
+            if change.is_adopted and change.record is None:  # A record has it as the reason of its gate.
                 yield f"      {ADOPTED_NOTE}"
             if change.raw_response.is_left_early:
                 yield f"      {LEFT_EARLY_NOTE}"

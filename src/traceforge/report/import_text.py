@@ -40,8 +40,10 @@ def import_lines(imported: CassetteImport) -> Iterator[str]:
     if imported.without_test:
         yield f"{count(imported.without_test, 'cassette')} of no known test: any test can use the answers"
     broken = f", {count(len(imported.findings), 'finding')}" if imported.findings else ""
-    others = f", {count(imported.others, 'other interaction')}" if imported.others else ""
-    yield f"{count(imported.cassettes, 'cassette')} read: {count(imported.calls, 'model call')}{others}{broken}"
+    others = f", {count(imported.others, 'interaction')} not imported" if imported.others else ""
+    other_calls = f", {count(imported.other_calls, 'other call')}" if imported.other_calls else ""
+    calls = count(imported.calls - imported.other_calls, "model call")
+    yield f"{count(imported.cassettes, 'cassette')} read: {calls}{other_calls}{others}{broken}"
     if any(change.kind is not ChangeKind.REFUSED for change in imported.changes):
         yield 'next: traceforge status, traceforge diff, then traceforge approve --all --reason "…"'
 
@@ -75,6 +77,7 @@ def import_json(imported: CassetteImport, code: int) -> JSONObject:
         "exit_code": code,
         "cassettes": imported.cassettes,
         "calls": imported.calls,
+        "other_calls": imported.other_calls,
         "others": imported.others,
         "linked": imported.linked,
         "without_test": imported.without_test,

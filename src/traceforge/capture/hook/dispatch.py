@@ -28,7 +28,7 @@ from .guarded_call import (
     end_dropped_calls,
     faults,
 )
-from .model_call_rules import is_known_host, is_model_call, is_telemetry, normalize_hosts
+from .model_call_rules import WatchedHosts, is_known_host, is_model_call, is_telemetry
 from .watcher import Watcher
 
 _MODEL_SOCKETS = r"/(?:realtime|responses)/?\Z|GenerateContent\Z"
@@ -49,7 +49,7 @@ class Subscription:
         self.watcher = watcher
         self.replays = watcher.replays
         self.call_sites = CallSites(root, tuple(skip))
-        self.hosts = normalize_hosts(hosts)
+        self.hosts = WatchedHosts(hosts)
         self.process_wide = process_wide
         self.scope = current_test()
         self.uncertain_calls = 0  # of threads without a context: they may belong to another watcher

@@ -1,7 +1,7 @@
 """Which calls are model calls.
 
 In: a method and a URL, and hosts that a project named. Out: yes or no. Never: looks at a body, or at headers: other
-calls (to a database, telemetry, a web page) are not watched.
+calls (to a database, telemetry, a web page) are not watched, unless the project asks for all.
 
 The paths are those that `traceforge.wire.endpoints` understands; a test keeps the two equal. The hosts are those of
 providers, whose other calls (files, models, batches) are watched too.
@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from urllib.parse import unquote, urlsplit
+
+from .tripwire import is_loopback
 
 # Compiled when the first URL is looked at, which in most runs of a small program never comes.
 _VERSION = r"/v[0-9]+[a-z0-9]*"
@@ -50,8 +53,43 @@ HOSTS = frozenset(
 _HOST_ENDINGS = ("-aiplatform.googleapis.com", ".openai.azure.com", ".services.ai.azure.com")
 
 
-def is_model_call(method: str, url: str, hosts: frozenset[str] = frozenset()) -> bool:
-    """Whether a call is watched. `hosts` are names, with or without a port, all of whose calls are."""
+EVERY_HOST, EXCEPT = "*", "!"
+
+
+class WatchedHosts:
+    """Hosts all of whose calls are watched.
+
+    An entry is a name or a pattern, with or without a port. EVERY_HOST means all but this machine, and all but the
+    patterns that follow EXCEPT.
+    """
+
+    def __init__(self, entries: Iterable[str] = ()) -> None:
+        texts = [entry.lower() for entry in entries]
+        self._is_every = EVERY_HOST in texts
+        self._ignored = [text[len(EXCEPT) :] for text in texts if text.startswith(EXCEPT)]
+        named = [text for text in texts if text != EVERY_HOST and not text.startswith(EXCEPT)]
+        self._patterns = [text for text in named if "*" in text]
+        self._names = frozenset(named) - frozenset(self._patterns)
+
+    def has(self, netloc: str) -> bool:
+        """Whether calls to this host, perhaps with a port, are watched."""
+        host = netloc.rpartition("@")[2].lower()
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        spellings = (name, host)
+        if not self._names.isdisjoint(spellings) or _matches(spellings, self._patterns):
+            return True
+        return self._is_every and bool(name) and not is_loopback(name) and not _matches(spellings, self._ignored)
+
+
+def _matches(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+NO_HOSTS = WatchedHosts()
+
+
+def is_model_call(method: str, url: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
+    """Whether a call is watched; all calls to `hosts` are."""
     try:
         parts = urlsplit(url)
         path = parts.path
@@ -59,12 +97,21 @@ def is_model_call(method: str, url: str, hosts: frozenset[str] = frozenset()) ->
             path = unquote(path)
         if method.upper() == "POST" and re.search(MODEL_PATHS, path) and not re.search(_THREADS, path):
             return True
-        return is_known_host(parts.netloc, hosts) and not re.search(_TELEMETRY, path)
     except ValueError:
         return False  # not a URL: the client will say so
+    return is_at_known_host(url, hosts)
 
 
-def is_telemetry(url: str, hosts: frozenset[str] = frozenset()) -> bool:
+def is_at_known_host(url: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
+    """Whether a call is watched because of its host, whatever it asks for."""
+    try:
+        parts = urlsplit(url)
+        return is_known_host(parts.netloc, hosts) and not re.search(_TELEMETRY, unquote(parts.path))
+    except ValueError:
+        return False
+
+
+def is_telemetry(url: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
     """Whether a call is what an SDK reports to its provider: never recorded, and not sent in a replay."""
     try:
         parts = urlsplit(url)
@@ -73,13 +120,8 @@ def is_telemetry(url: str, hosts: frozenset[str] = frozenset()) -> bool:
         return False
 
 
-def is_known_host(netloc: str, hosts: frozenset[str] = frozenset()) -> bool:
+def is_known_host(netloc: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
     """Whether a provider, or a server that the project named, answers there."""
     host = netloc.rpartition("@")[2].lower()
     name = host.partition(":")[0]
-    return name in HOSTS or name.endswith(_HOST_ENDINGS) or name in hosts or host in hosts
-
-
-def normalize_hosts(hosts: Iterable[str]) -> frozenset[str]:
-    """Names as `is_model_call` compares them."""
-    return frozenset(host.lower() for host in hosts)
+    return name in HOSTS or name.endswith(_HOST_ENDINGS) or hosts.has(netloc)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from traceforge.canon import ascii_json
 from traceforge.capture.run.credentials import KEY_VARIABLES, filter_credentials
+from traceforge.capture.watched_hosts import list_watched_hosts
 from traceforge.config import LoadedConfig, upstream_problem
 
 RUN_VARIABLE = "TRACEFORGE_RUN"
@@ -165,7 +166,7 @@ def command_environment(
             "observes": observes,
             "root": loaded.project,
             "skip": [*config.callsite.skip],
-            "hosts": [*config.hosts],
+            "hosts": [*list_watched_hosts(config)],
         }
     )
     proxy_variables = offline.proxy_variables if offline is not None else {}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.run.network_access import RefusedConnection
+from traceforge.capture.telemetry_hosts import is_telemetry_host
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.json_diff import is_same_json
 from traceforge.errors import NOT_REPLAYABLE_HINT
@@ -24,7 +25,6 @@ from traceforge.replay.fingerprints import Fingerprints, read_fingerprints
 from traceforge.replay.logical_upstream import HOST_MARK, UPSTREAM_PLACE, same_as_setting
 from traceforge.snapshots.formats.raw_response import RawResponse
 from traceforge.snapshots.formats.record_draft import convert_request
-from traceforge.snapshots.gate.telemetry_hosts import is_telemetry_host
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, take_compared_parts
 from traceforge.snapshots.tree.call_counts import (
     CountDifference,
@@ -214,7 +214,7 @@ def find_refused_connections(
         is_ignored = any(
             fnmatchcase(name, pattern) for pattern in ignored_hosts for name in (connection.host, connection.address)
         )
-        if not is_ignored and not is_telemetry_host(connection):
+        if not is_ignored and not is_telemetry_host(connection.host):
             groups.setdefault((connection.address, connection.why), []).append(connection)
     return [_explain_refusals(connections, location) for connections in groups.values()]
 
@@ -243,7 +243,9 @@ def _explain_miss(
         return GateFinding(Finding(file, "", NEW_RULE, miss.message, hint), 1, scopes, miss.nearest)
     before = nearest.call if keys is None else take_compared_parts(nearest, keys, miss.caller.scope)
     body = miss.request.key_fields.body
-    request = decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}
+    # A body that no dialect describes is compared as it is, as that of the raw response.
+    sent: JSONObject = body if isinstance(body, dict) else {"body": body}
+    request = (decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}) or sent
     if nearest.record is not None:
         request = convert_request(request)
     comparison = _compare_calls(before, ComparedCall(request, before.answer))

@@ -1,7 +1,7 @@
 """Import vcrpy cassettes as traces and pending changes.
 
-In: a folder of cassettes. Out: a redacted trace for every model call in them, and pending changes. Never: approves,
-stops at a broken cassette, or imports a call that is not for a model.
+In: a folder of cassettes. Out: a redacted trace for every call in them that the project records, and pending changes.
+Never: approves, stops at a broken cassette, or imports a call that a run of the project would not record.
 
 Trace ids and times depend on the cassette alone, so that importing twice writes the same traces.
 """
@@ -17,7 +17,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from traceforge.canon import parse_json
+from traceforge.capture.hook.model_call_rules import WatchedHosts, is_at_known_host
 from traceforge.capture.trace_writer import RecorderSettings, TraceWriter
+from traceforge.capture.watched_hosts import list_watched_hosts
 from traceforge.clock import timestamp_text
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
@@ -54,7 +56,8 @@ class CassetteImport:
 
     cassettes: int = 0  # that were read
     calls: int = 0
-    others: int = 0  # interactions that are not model calls
+    other_calls: int = 0  # of the calls, those that ask no model, at hosts whose every call is recorded
+    others: int = 0  # interactions that are not imported
     linked: int = 0  # cassettes with model calls whose test is known
     without_test: int = 0  # cassettes with model calls whose test is unknown
     unread: int = 0  # calls that could not be stored
@@ -136,7 +139,14 @@ def _make_exchanges(
     interactions: Sequence[CassetteInteraction],
     report: CassetteImport,
 ) -> Iterator[Exchange]:
-    calls = [interaction for interaction in interactions if is_model_call(interaction)]
+    hosts = WatchedHosts(list_watched_hosts(loaded.config))
+    model_calls = [is_model_call(interaction) for interaction in interactions]
+    calls = [
+        interaction
+        for interaction, is_model in zip(interactions, model_calls, strict=True)
+        if is_model or is_at_known_host(interaction.url, hosts)
+    ]
+    report.other_calls += len(calls) - sum(model_calls)
     report.others += len(interactions) - len(calls)
     if not calls:
         return

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.json_texts import fuzz
-from traceforge.capture.hook.model_call_rules import is_model_call, normalize_hosts
+from traceforge.capture.hook.model_call_rules import WatchedHosts, is_model_call
 from traceforge.wire.endpoints import find_endpoint
 
 PARTS = [
@@ -52,4 +52,26 @@ def test_the_paths_are_those_of_the_known_dialects(method: str, host: str, parts
 )
 def test_every_call_to_a_known_host_is_recorded(method: str, url: str, expected: bool) -> None:
     """Providers, and the hosts that a project names, with or without a port; telemetry never."""
-    assert expected == is_model_call(method, url, normalize_hosts(["LLM.corp:9000", "any.corp"]))
+    assert expected == is_model_call(method, url, WatchedHosts(["LLM.corp:9000", "any.corp"]))
+
+
+@pytest.mark.parametrize(
+    ("entries", "url", "expected"),
+    [
+        (["*.corp.example"], "https://files.corp.example/a", True),
+        (["*.corp.example"], "https://corp.example.evil/a", False),
+        (["*"], "https://example.com/page", True),
+        (["*"], "https://[2001:db8::1]:8443/page", True),
+        (["*"], "http://127.0.0.1:9000/page", False),
+        (["*"], "http://[::1]:9000/page", False),
+        (["*"], "http://localhost:9000/page", False),
+        (["*", "localhost:9000"], "http://localhost:9000/page", True),
+        (["*", "!*.sentry.io"], "https://o1.sentry.io/envelope", False),
+        (["*", "!*.sentry.io", "o1.sentry.io"], "https://o1.sentry.io/envelope", True),
+        (["*"], "https://api.openai.com/v1/traces/ingest", False),
+        (["*"], "/no/host", False),
+    ],
+)
+def test_a_project_may_name_patterns_and_every_host(entries: list[str], url: str, expected: bool) -> None:
+    """Every host means neither this machine nor what is excepted; a name counts before both."""
+    assert expected == is_model_call("GET", url, WatchedHosts(entries))

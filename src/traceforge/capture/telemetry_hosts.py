@@ -1,7 +1,8 @@
 """Hosts to which libraries connect by themselves: telemetry, start-up downloads, and look-ups of credentials.
 
-In: an address that was refused. Out: whether it is one of these, and so no finding. Never: opens one: the connection
-is refused like any other, and these libraries work without it. No host at which a model answers is in the list.
+In: a host. Out: whether it is one of these: a refused connection to it is no finding, and a project that records all
+HTTP does not record it. Never: opens one: in a test, the connection is refused like any other, and these libraries
+work without it. No host at which a model answers is in the list.
 
 docs/reference/offline-lists.md has the same list; a test keeps the two equal.
 """
@@ -9,8 +10,6 @@ docs/reference/offline-lists.md has the same list; a test keeps the two equal.
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-
-from traceforge.capture.run.network_access import RefusedConnection
 
 TELEMETRY_HOSTS = {
     "*.ingest.sentry.io": "Sentry",
@@ -42,7 +41,7 @@ TELEMETRY_HOSTS = {
 }
 
 
-def is_telemetry_host(connection: RefusedConnection) -> bool:
-    """Whether a refused connection went to a host that libraries contact by themselves."""
-    host = connection.host.strip("[]").lower()
+def is_telemetry_host(host: str) -> bool:
+    """Whether libraries contact a host by themselves."""
+    host = host.strip("[]").lower()
     return any(fnmatchcase(host, pattern) for pattern in TELEMETRY_HOSTS)
