@@ -50,10 +50,10 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
-def run_command(*path: Path) -> subprocess.CompletedProcess[str]:
+def run_command(*path: Path, module: str = "traceforge_gate") -> subprocess.CompletedProcess[str]:
     """What the installed script does, where these folders are searched first."""
     return subprocess.run(
-        [sys.executable, "-c", "import traceforge_gate; traceforge_gate.main()", "--version"],
+        [sys.executable, "-c", f"from {module} import main; main()", "--version"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
         cwd=path[0], text=True, capture_output=True, check=False,
     )  # fmt: skip
@@ -111,12 +111,16 @@ def test_alone_in_its_environment_the_command_runs(site: Path) -> None:
     assert (0, f"traceforge {__version__}\n", "") == (ran.returncode, ran.stdout, ran.stderr)
 
 
+@pytest.mark.parametrize("module", ["traceforge_gate", "traceforge.cli"])
 @pytest.mark.parametrize("metadata", ["traceforge-1.4.0.dist-info", "TraceForge-0.9.egg-info"])
-def test_the_other_project_in_the_same_place_is_named(site: Path, metadata: str) -> None:
-    """Each of the two has overwritten files of the other: nothing is run, and the hint separates them."""
+def test_the_other_project_in_the_same_place_is_named(site: Path, metadata: str, module: str) -> None:
+    """Each of the two has overwritten files of the other: nothing is run, and the hint separates them.
+
+    The command may be that of the other project, which calls `main` of its `traceforge.cli`, and gets ours.
+    """
     (site / metadata).mkdir()
 
-    ran = run_command(site)
+    ran = run_command(site, module=module)
 
     assert (3, "") == (ran.returncode, ran.stdout)
     assert f"error {ForeignPackage.code}: another project called traceforge" in ran.stderr
