@@ -116,11 +116,19 @@ def test_the_installed_command_runs_outside_the_checkout_by_both_names(dist: Pat
         ran = _run(python.with_name(command), "--version", cwd=tmp_path)
         assert (0, f"traceforge {__version__}\n") == (ran.returncode, ran.stdout), ran.stderr
     created = _run(python.with_name("traceforge"), "init", "--github-workflow", cwd=tmp_path)
-    refused = _run(python.with_name("traceforge"), "context", "session", "list", cwd=tmp_path)
+    (tmp_path / "letter.yaml").write_text("interactions: []\nversion: 1\n")
+    refused = {
+        extra: _run(python.with_name("traceforge"), *words, cwd=tmp_path)
+        for extra, words in {
+            "context": ("context", "session", "list"), "serve": ("serve",), "vcr": ("import", "vcr", str(tmp_path))
+        }.items()
+    }  # fmt: skip
 
     assert 0 == created.returncode, created.stderr
     assert "pip install traceforge-gate\n" in (tmp_path / ".github/workflows/traceforge.yml").read_text()
-    assert (3, True) == (refused.returncode, 'hint: pip install "traceforge-gate[context]"\n' in refused.stderr)
+    for extra, ran in refused.items():
+        hint = f'hint: pip install "traceforge-gate[{extra}]"\n'
+        assert (3, True, True) == (ran.returncode, "error TF402: " in ran.stderr, hint in ran.stderr), ran.stderr
 
 
 @pytest.mark.slow
