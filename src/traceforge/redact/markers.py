@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from string import ascii_lowercase
 
 from traceforge.canon import ascii_json, json_bytes
-from traceforge.redact.redactions import REDACTED
+from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.redact.text_edits import ByteEdit, apply_edits
 
 
@@ -32,6 +32,7 @@ class SecretMarkers:
             for spelling in _spellings(value):
                 self.by_secret.setdefault(spelling, f"[REDACTED#{nonce}{_letters(number)}]")
         self._pattern = re.compile(rb"\[REDACTED(?:#" + nonce.encode() + rb"([a-z]+))?\]")
+        self._text_pattern = re.compile(self._pattern.pattern.decode())
         self._numbers = {_letters(n).encode(): n for n in range(len(self._values))}
 
     def strip_markers(self, chunks: Sequence[bytes]) -> tuple[list[bytes], list[tuple[int, str]]]:
@@ -46,6 +47,13 @@ class SecretMarkers:
                 edits.append(ByteEdit(match.start(), match.end(), REDACTED.encode()))
                 marked.append((ordinal, self._values[self._numbers[match[1]]]))
         return apply_edits(chunks, edits), marked
+
+    def strip_paths(self, redactions: Iterable[Redaction]) -> list[Redaction]:
+        """The redactions with plain markers in their paths: the name of a member may be a secret."""
+        return [
+            Redaction(self._text_pattern.sub(REDACTED, item.path), item.start, item.type, item.reveal())
+            for item in redactions
+        ]
 
 
 def _spellings(value: str) -> Iterable[str]:

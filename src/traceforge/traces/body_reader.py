@@ -193,6 +193,7 @@ def read_response(
     if request_redactions and body.redactions and pair_echoes(request_redactions, body.redactions):
         markers = SecretMarkers(item.reveal() for item in request_redactions)
         body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks, markers)
+        body = body._replace(redactions=markers.strip_paths(body.redactions))
     return body if decoded.state is body.encoding else body._replace(encoding=decoded.state)
 
 

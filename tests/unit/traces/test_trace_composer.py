@@ -65,6 +65,14 @@ def test_composing_is_deterministic() -> None:
     assert COMPOSER.compose(exchange) == TraceComposer(REDACTOR).compose(exchange) == COMPOSER.compose(exchange)
 
 
+def test_composing_is_deterministic_where_a_name_is_an_echo() -> None:
+    """The path of such a member has the name that is stored, and not the marker that stood for it meanwhile."""
+    exchange = make_exchange(CHAT, chat_request(MAIL), {"id": "r", "accounts": {MAIL: 1}})
+    trace = trace_body(COMPOSER.compose(exchange))
+
+    assert ['$.accounts["[REDACTED]"]'] == [entry["path"] for entry in trace["redacted"]["response"]]
+
+
 @fuzz(200)
 @given(json_texts, json_texts, st.sampled_from(GENERATING), st.sampled_from([200, 400, 500]))
 def test_any_json_on_both_sides_gives_a_valid_trace(
