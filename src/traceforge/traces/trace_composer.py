@@ -29,6 +29,15 @@ HEADS_CACHED = 512  # A client sends the same headers with every call.
 OTHER_PROVIDER = "other"  # the provider of a call with an unknown dialect
 
 
+class _RedactedAddress(NamedTuple):
+    """The URL of a request, redacted."""
+
+    endpoint: Endpoint
+    url: str
+    path: str
+    redactions: list[Redaction]
+
+
 class _RedactedHead(NamedTuple):
     """The URL and headers of a request, redacted."""
 
@@ -64,6 +73,9 @@ class TraceComposer:
         self._redactor = redactor
         self._match_key = match_key
         self._head = lru_cache(HEADS_CACHED)(self._redact_head)
+        # Also where the length of the body makes the head another one:
+        self._address = lru_cache(HEADS_CACHED)(self._redact_address)
+        self._repeating = lru_cache(HEADS_CACHED)(self._make_repeating)
         self._redact_cached = lru_cache(HEADS_CACHED)(redactor.redact_label)
 
     def compose(self, exchange: Exchange) -> StoredTrace:
@@ -121,25 +133,33 @@ class TraceComposer:
     def _redact_head(
         self, method: str, url: str, headers: Headers, redactor: Redactor | None = None
     ) -> _RedactedHead:
-        redactor = redactor or self._redactor
-        redacted_url = redactor.redact_url(url, "$.url")
-        values = redactor.redact_headers(headers, "$.headers")
-        redactions = redacted_url.log + values.log
-        endpoint = find_endpoint(method, url)
-        path = split_url(redacted_url.value)[0] or "/"
-        if endpoint.model and redacted_url.log and endpoint.model not in unquote(path):
-            endpoint = endpoint._replace(model=REDACTED)  # The model's name was redacted.
+        address = self._address(method, url) if redactor is None else self._redact_address(method, url, redactor)
+        values = (redactor or self._redactor).redact_headers(headers, "$.headers")
+        redactions = address.redactions + values.log
+        secrets = tuple((item.type, item.reveal()) for item in redactions)
         return _RedactedHead(
-            endpoint,
-            redacted_url.value,
-            path,
+            address.endpoint,
+            address.url,
+            address.path,
             _header_lines(values.value),
             find_header(headers, "content-type"),
             find_header(headers, "content-encoding"),
             redactions,
             [self._redaction_entry(item) for item in redactions],
-            redactor.with_values(redactions),
+            self._repeating(secrets) if redactor is None else redactor.with_values(redactions),
         )
+
+    def _redact_address(self, method: str, url: str, redactor: Redactor | None = None) -> _RedactedAddress:
+        redacted = (redactor or self._redactor).redact_url(url, "$.url")
+        endpoint = find_endpoint(method, url)
+        path = split_url(redacted.value)[0] or "/"
+        if endpoint.model and redacted.log and endpoint.model not in unquote(path):
+            endpoint = endpoint._replace(model=REDACTED)  # The model's name was redacted.
+        return _RedactedAddress(endpoint, redacted.value, path, redacted.log)
+
+    def _make_repeating(self, secrets: tuple[tuple[str, str], ...]) -> Redactor:
+        """The redactor that also finds these values, each given with its type."""
+        return self._redactor.with_values(Redaction("", 0, kind, secret) for kind, secret in secrets)
 
     def _compose_fields(self, call: _RedactedCall) -> JSONObject:
         exchange, head = call.exchange, call.head

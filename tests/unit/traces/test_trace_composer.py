@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,8 @@ from support.exchanges import (
 from support.json_texts import fuzz, json_texts, nest
 from support.wire_transcripts import CHAT, GENERATING, MESSAGES, NDJSON, SSE, sse
 from traceforge.exchange import Caller, CallOutcome, Exchange
-from traceforge.redact.redactions import REDACTED
+from traceforge.redact.redactions import REDACTED, Redacted, Redaction
+from traceforge.redact.redactor import Redactor
 from traceforge.traces.chunk_file import read_chunks
 from traceforge.traces.trace_composer import TraceComposer
 from traceforge.traces.trace_summary import summarize_trace
@@ -71,6 +73,32 @@ def test_composing_is_deterministic_where_a_name_is_an_echo() -> None:
     trace = trace_body(COMPOSER.compose(exchange))
 
     assert ['$.accounts["[REDACTED]"]'] == [entry["path"] for entry in trace["redacted"]["response"]]
+
+
+def test_heads_that_differ_in_their_length_share_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client sends the same address and the same key with bodies of any length."""
+    composer, work = TraceComposer(REDACTOR), []
+    redact_url, with_values = Redactor.redact_url, Redactor.with_values
+
+    def note_url(redactor: Redactor, url: str, path: str = "$") -> Redacted[str]:
+        work.append("url")
+        return redact_url(redactor, url, path)
+
+    def note_values(redactor: Redactor, redactions: Iterable[Redaction]) -> Redactor:
+        redactions = list(redactions)
+        work.extend(item.reveal() for item in redactions)
+        return with_values(redactor, redactions)
+
+    monkeypatch.setattr(Redactor, "redact_url", note_url)
+    monkeypatch.setattr(Redactor, "with_values", note_values)
+    for length in ("10", "11", "12"):
+        headers = [("api-key", "q7bz4" * 6), ("Content-Length", length)]
+        trace = trace_body(
+            composer.compose(make_exchange(CHAT, chat_request("hi"), chat_answer("ho"), headers=headers))
+        )
+        assert [f"api-key: {REDACTED}", f"Content-Length: {length}"] == trace["wire"]["request_headers"][-2:]
+
+    assert (1, 1) == (work.count("url"), work.count("q7bz4" * 6))
 
 
 @fuzz(200)
