@@ -39,7 +39,8 @@ _PROVIDERS = (
     "|LLAMA|MISTRAL|MOONSHOT|NEBIUS|NOVITA|NVIDIA(?:_NIM)?|OLLAMA|OPENAI|OPENROUTER|PERPLEXITY(?:AI)?|PORTKEY"
     "|REPLICATE|SAMBANOVA|TOGETHER(?:_?AI)?|VERTEX(?:_?AI)?|VOYAGE|WATSONX|XAI|ZAI|ZHIPUAI"
 )
-_PROVIDER_CREDENTIAL = re.compile(
+# Compiled on first use: a suite that starts no process filters no environment.
+_PROVIDER_CREDENTIAL = (
     rf"(?:\w+_)?(?:(?:{_PROVIDERS})(?:_(?:API|ACCESS|AD|ADMIN|AUTH|HUB|MASTER|SECRET|SERVICE|VIRTUAL))*_"
     r"(?:API)?(?:KEY|TOKEN|SECRET|CREDENTIALS?)|AZURE_API_KEY)_?[0-9]*"
 )
@@ -76,4 +77,4 @@ def filter_credentials(
 def _is_credential(name: str) -> bool:
     if name in KEY_VARIABLES or name in _CLOUD_VARIABLES:
         return True
-    return _PROVIDER_CREDENTIAL.fullmatch(name.upper()) is not None
+    return re.fullmatch(_PROVIDER_CREDENTIAL, name.upper()) is not None
