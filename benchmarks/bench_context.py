@@ -39,6 +39,7 @@ FORK_GOAL = 1.5
 HTTP_GOAL = 2.0  # times an append in process: the server costs no more than the database
 APPENDS = 192  # a round
 BRANCHES = 64
+SHORT_HISTORY, LONG_HISTORY = 100, 10_000  # events
 WORDS = "the quick brown fox jumps over the lazy dog " * 5  # a message of 220 bytes
 
 Bare = Callable[[Store, str, list[Session]], Callable[[], None]]
@@ -241,7 +242,7 @@ def _bare_postgres(store: Store, target: str, sessions: list[Session]) -> Callab
 
 
 def _long_history_rows(name: str, store: Store) -> Iterator[Row]:
-    short, long = _session_with_events(store, 100), _session_with_events(store, 10_000)
+    short, long = _session_with_events(store, SHORT_HISTORY), _session_with_events(store, LONG_HISTORY)
     for session in (short, long):
         _append_and_compile(store, session)
     rounds = _rounds()
@@ -249,7 +250,7 @@ def _long_history_rows(name: str, store: Store) -> Iterator[Row]:
         f"{name}: append one and compile",
         lambda: [_append_and_compile(store, long) for _ in range(8)],
         lambda: [_append_and_compile(store, short) for _ in range(8)],
-        peer_name="10,000 events against 100",
+        peer_name=f"{LONG_HISTORY:,} events against {SHORT_HISTORY}",
         goal=COMPILE_GOAL,
         rounds=rounds,
     )
@@ -257,7 +258,7 @@ def _long_history_rows(name: str, store: Store) -> Iterator[Row]:
         f"{name}: fork at the head",
         lambda: [fork_branch(store, long) for _ in range(16)],
         lambda: [fork_branch(store, short) for _ in range(16)],
-        peer_name="10,000 events against 100",
+        peer_name=f"{LONG_HISTORY:,} events against {SHORT_HISTORY}",
         goal=FORK_GOAL,
         rounds=rounds,
     )

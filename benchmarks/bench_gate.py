@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from harness import Row, at_most, run
 from traceforge.clock import now
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -31,7 +32,7 @@ def write_project(folder: str) -> None:
         SnapshotChange(change.provider, change.id, change.record, change.raw_response_text.encode())
         for change in changes
     ]
-    commit_changes(folder, {}, written, reason="a benchmark", now=now())
+    commit_changes(folder, ModelPolicy(), written, reason="a benchmark", now=now())
 
 
 def rows() -> Iterator[Row]:

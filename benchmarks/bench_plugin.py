@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from support.model_servers import model_server
 
 SNAPSHOTS = (10, 200)
+RUN_ROUNDS = 5 if is_quick() else 15
+LOCAL_ADDRESS = "http://127.0.0.1:9/v1"  # as the calls were recorded; a port of this machine makes no difference
 RUN_GOAL_MS = 80.0  # of CPU time that the plugin may add to a run
 NOTHING_MS = 10.0  # The same without snapshots: less than the spread of equal runs.
 RECORDS = """import openai
@@ -131,7 +133,8 @@ def replay_calls(project: str) -> tuple[float, float]:
             recording.source.load_response()
             for recording in build_recordings(suite.snapshots.approved_calls, suite.snapshots.keys)
         ]
-        cost = SdkClients(answer, TEXT).compare(suite.snapshots.player, numbers, temperature=0, seed=7, max_tokens=9)
+        clients = SdkClients(answer, TEXT, LOCAL_ADDRESS)
+        cost = clients.compare(suite.snapshots.player, numbers, temperature=0, seed=7, max_tokens=9)
     finally:
         observations = suite.stop()
     if observations.missed_scopes or observations.replayed != (ROUNDS + 1) * CALLS:
@@ -141,11 +144,10 @@ def replay_calls(project: str) -> tuple[float, float]:
 
 def run_row(title: str, project: Path, goal_ms: float) -> Row:
     """A run with the plugin against one without, alternating."""
-    rounds = 5 if is_quick() else 15
     mine: list[float] = []
     theirs: list[float] = []
     allowed = ["--traceforge-allow-unused"]
-    for number in range(rounds + 1):
+    for number in range(RUN_ROUNDS + 1):
         for options, times in ((allowed, mine), (["-p", "no:traceforge"], theirs)):
             spent = cpu_of([sys.executable, *PYTEST, *options], project)
             if number:

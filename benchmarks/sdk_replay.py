@@ -60,11 +60,11 @@ class Canned(httpx2.BaseTransport):
 class SdkClients:
     """The SDK with a normal transport and with a canned one."""
 
-    def __init__(self, answer: RecordedResponse, text: str) -> None:
+    def __init__(self, answer: RecordedResponse, text: str, address: str = ADDRESS) -> None:
         self._text = text
         client = openai.DefaultHttpxClient(transport=Canned(answer))
-        self._floor = openai.OpenAI(api_key="none", base_url=ADDRESS, http_client=client)
-        self._ours = openai.OpenAI(api_key="none", base_url=ADDRESS)
+        self._floor = openai.OpenAI(api_key="none", base_url=address, http_client=client)
+        self._ours = openai.OpenAI(api_key="none", base_url=address)
 
     def measure_added(self, player: Player, count: int, *, repeated: bool = False) -> tuple[float, float]:
         """Seconds of CPU added to a call, and those without us; the key of a `repeated` request is cached."""
