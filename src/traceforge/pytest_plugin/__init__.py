@@ -2,10 +2,11 @@
 
 In: a run of pytest. Out: a `PluginGate` for each project that has approved snapshots and whose files are collected.
 Never: costs anything, or is noticed, in a project without snapshots, except in CI: there the base of the build is
-asked for snapshots that were removed, and a base that cannot be read fails a project whose files show that it uses
-TraceForge (`usage_signs.py`). Stands aside where `traceforge run`, `record` or `test` started pytest.
+asked for snapshots that were removed, a base that cannot be read fails a project whose files show that it uses
+TraceForge (`usage_signs.py`), and a project with a configuration has a gate that lets no model call out. Stands aside
+where `traceforge run`, `record` or `test` started pytest.
 
-    pytest                            replay, where there are snapshots
+    pytest                            replay, where there are snapshots; in CI also where there is a configuration
     pytest --traceforge=record        ask the provider; what is new or changed becomes a pending change
     pytest --traceforge=off           do nothing
     @pytest.mark.traceforge("off")    not in this test: its calls go to the provider, and are counted
@@ -113,12 +114,12 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     given, which it looks at and does not collect.
     """
     if DIRECTORY is not None and isinstance(collector, DIRECTORY):
-        if os.path.lexists(collector.path / ".ai-snapshots"):
+        if find_gated_folder(collector.path, collector.config, is_nearest=True) is not None:
             names = os.listdir(collector.path)
             if any(name == "conftest.py" or name.startswith("test") for name in names):
                 start_gate(collector.config, collector.config.getoption("--traceforge") or "", collector.path)
     elif isinstance(collector, pytest.File) and (DIRECTORY is None or GATES_KEY not in collector.config.stash):
-        folder = find_snapshots_folder(collector.path.parent, collector.config)
+        folder = find_gated_folder(collector.path.parent, collector.config)
         if folder is not None:
             start_gate(collector.config, collector.config.getoption("--traceforge") or "", folder)
 
@@ -169,13 +170,13 @@ def start_gate(config: pytest.Config, mode: str, folder: Path | None = None) -> 
 
 
 def find_projects(config: pytest.Config) -> list[Path]:
-    """The folders with snapshots, upwards from the root of the suite and from each path of the command line."""
+    """The folders with a gate, upwards from the root of the suite and from each path of the command line."""
     invocation_folder = config.invocation_params.dir
     words = config.known_args_namespace.file_or_dir
     starts = [config.rootpath, *(invocation_folder / str(word).partition("::")[0] for word in words)]
     if not words:
         starts += [invocation_folder, *(config.rootpath / path for path in config.getini("testpaths"))]
-    folders = [find_snapshots_folder(start, config) for start in starts if os.path.lexists(start)]
+    folders = [find_gated_folder(start, config) for start in starts if os.path.lexists(start)]
     return list(dict.fromkeys(folder for folder in folders if folder is not None))
 
 
@@ -196,19 +197,33 @@ def is_on_command_line(config: pytest.Config, *options: str) -> bool:
     return any(option in words for option in options)
 
 
-def find_snapshots_folder(start: Path, config: pytest.Config) -> Path | None:
-    """The nearest folder upwards that has `.ai-snapshots`; the search ends at the Git repository.
+def find_gated_folder(start: Path, config: pytest.Config, *, is_nearest: bool = False) -> Path | None:
+    """The nearest folder upwards that has `.ai-snapshots`; the search ends at the Git repository. In CI, where no
+    folder has them: the nearest one with a configuration, as no model call goes out there unasked.
 
-    A broken or emptied tree is an error of the gate and never switches it off, nor does a configuration in between,
-    or a submodule below the folder that pytest was started in: a pull request can make one of a folder.
+    `is_nearest`: only if it is `start` itself. A broken or emptied tree is an error of the gate and never switches it
+    off, nor does a configuration in between, or a submodule below the folder that pytest was started in: a pull
+    request can make one of a folder.
     """
     start, invocation_folder = start.resolve(), config.invocation_params.dir.resolve()
+    is_build, configured_folder = is_ci(LOADED_ENVIRONMENT), None
     for folder in (start, *start.parents):
         if os.path.lexists(folder / ".ai-snapshots"):
-            return folder
+            return folder if folder == start or not is_nearest else None
+        if is_build and configured_folder is None and is_configured(folder):
+            configured_folder = folder
+        if is_nearest and configured_folder is None:
+            return None
         if os.path.lexists(folder / ".git") and invocation_folder not in folder.parents:
             break
-    return None
+    return configured_folder
+
+
+def is_configured(folder: Path) -> bool:
+    """Whether a folder has a configuration of TraceForge."""
+    from traceforge.pytest_plugin.usage_signs import find_configuration  # for builds only
+
+    return bool(find_configuration(str(folder)))
 
 
 @contextmanager

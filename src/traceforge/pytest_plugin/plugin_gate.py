@@ -6,7 +6,7 @@ In: pytest's hooks. Out: failed tests, lines of the summary, the exit status. Ne
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -333,9 +333,7 @@ class PluginGate:
         for finding in [*judgement.unchecked, *unselected, *failed]:
             self._fail(f"unchecked: {finding.message}", hint_line(finding.hint))
         if observations.missed_scopes:
-            self._lines.append(
-                'to approve the changes: pytest --traceforge=record, then traceforge approve --all --reason "…"'
-            )
+            self._lines += _missed_lines(has_snapshots=bool(self.process.snapshots.approved_calls))
 
     def _record(self, observations: RunObservations) -> None:
         from traceforge.report.gate_text import change_lines, policy_lines
@@ -368,6 +366,14 @@ class PluginGate:
         if proposal.changes:
             self._lines.append('next: traceforge diff, then traceforge approve --all --reason "…"')
         self._lines += policy_lines(snapshots)
+
+
+def _missed_lines(*, has_snapshots: bool) -> Iterator[str]:
+    """What to do about calls that were refused; in CI, a project without snapshots may not expect a gate."""
+    place = ", on your machine" if is_ci() else ""
+    yield f'to approve the changes{place}: pytest --traceforge=record, then traceforge approve --all --reason "…"'
+    if is_ci() and not has_snapshots:
+        yield "if the tests of this build should call the provider: pytest --traceforge=off"
 
 
 def _refuse_foreign_package() -> None:

@@ -1,7 +1,8 @@
 """The gates of all projects of which a pytest process runs tests: in a monorepo each package may have snapshots.
 
-In: folders with `.ai-snapshots`, and the files that are collected and run. Out: one `PluginGate` for each folder, of
-which one answers calls at a time: that of the nearest folder upwards from the file. Never: judges anything itself.
+In: folders with `.ai-snapshots`, or in CI with a configuration, and the files that are collected and run. Out: one
+`PluginGate` for each folder, of which one answers calls at a time: that of the nearest folder upwards from the file.
+Never: judges anything itself.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ import pytest
 
 from traceforge.build_environment import frozen_environment, is_ci
 from traceforge.capture.hook.pytest_scopes import OPENED, START
-from traceforge.config import find_project
+from traceforge.config import SNAPSHOTS_DIR, find_project
 from traceforge.errors import BaseUnavailable, TraceForgeError
 from traceforge.pytest_plugin import (
     GATES_KEY,
     LOADED_ENVIRONMENT,
-    find_snapshots_folder,
+    find_gated_folder,
     is_worker,
     list_asked_paths,
 )
@@ -45,10 +46,11 @@ def open_gates(config: pytest.Config, mode: str, folders: Sequence[Path]) -> Non
     if is_ci(LOADED_ENVIRONMENT) and not is_worker(config) and LEFT_OUT_KEY not in config.stash:
         config.stash[LEFT_OUT_KEY] = left_out_projects = LeftOutProjects(config)
         config.pluginmanager.register(left_out_projects)
-    if not folders and not mode:
+    if not mode and not any(os.path.lexists(folder / SNAPSHOTS_DIR) for folder in folders):
         with frozen_environment(LOADED_ENVIRONMENT):
             refuse_removed_tree(config)
-        return
+        if not folders:
+            return
     environment = ExitStack()
     environment.enter_context(frozen_environment(LOADED_ENVIRONMENT))
     config.add_cleanup(environment.close)
@@ -217,9 +219,9 @@ class ProjectGates:
     def _enter(self, path: Path) -> None:
         folder = path if path.is_dir() else path.parent
         if folder not in self._owners:
-            self._owners[folder] = snapshots_folder = find_snapshots_folder(folder, self._config)
-            if snapshots_folder is not None:
-                self.add(snapshots_folder)
+            self._owners[folder] = gated_folder = find_gated_folder(folder, self._config)
+            if gated_folder is not None:
+                self.add(gated_folder)
         owner = self._owners[folder]
         gate = self._default if owner is None else self._gates[owner]
         if gate is not self.current and not self._stands_down:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from traceforge.config import CONFIG_BYTES_MAX, CONFIG_FILE, PYPROJECT_FILE, find_repository
 from traceforge.errors import CannotRead
@@ -36,6 +37,12 @@ def find_usage_sign(starts: Sequence[str]) -> str:
     return ""
 
 
+@cache
+def find_configuration(folder: str) -> str:
+    """The file of this folder that configures TraceForge; "" for none."""
+    return next((path for path, words in _list_configurations(folder) if _mentions(path, words)), "")
+
+
 def _list_folders_above(start: str, repository: str) -> Iterator[str]:
     folder = os.path.realpath(start)
     while True:
@@ -48,12 +55,16 @@ def _list_folders_above(start: str, repository: str) -> Iterator[str]:
 
 def _list_files(folder: str) -> Iterator[tuple[str, Sequence[bytes]]]:
     """Files of a folder, and the words of which each would be a sign."""
-    yield os.path.join(folder, CONFIG_FILE), (b"",)
-    yield os.path.join(folder, PYPROJECT_FILE), (b"[tool.traceforge",)
+    yield from _list_configurations(folder)
     for name in GIT_FILES:
         yield os.path.join(folder, name), GIT_WORDS
     for name in PYTEST_FILES:
         yield os.path.join(folder, name), PYTEST_WORDS
+
+
+def _list_configurations(folder: str) -> Iterator[tuple[str, Sequence[bytes]]]:
+    yield os.path.join(folder, CONFIG_FILE), (b"",)
+    yield os.path.join(folder, PYPROJECT_FILE), (b"[tool.traceforge",)
 
 
 def _list_workflows(repository: str) -> Iterator[tuple[str, Sequence[bytes]]]:
