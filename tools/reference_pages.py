@@ -195,14 +195,15 @@ def http_page(document: dict[str, Any]) -> str:
         GENERATED,
         f"{document['info']['title']}, version {document['info']['version']}: what `traceforge serve` answers. This\n"
         "page is made from the [OpenAPI document](openapi.json), which the server has at `/v2/openapi.json`. Keys,\n"
-        "limits, lists and errors are in [the API of the context store](context-api.md).\n",
+        "limits, lists and errors are in [the API of the context store](context-api.md). Bodies and answers are\n"
+        "JSON where nothing else is said.\n",
     ]
     by_tag: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             by_tag.setdefault(operation["tags"][0], []).append(_operation_text(path, method, operation))
     for tag, texts in sorted(by_tag.items()):
-        parts += [f"## {tag.replace('-', ' ').capitalize()}\n", *texts]
+        parts += [f"## {tag.replace('-', ' ').capitalize().replace('Api', 'API')}\n", *texts]
     parts.append("## Objects\n")
     parts += [_schema_text(name, schema) for name, schema in sorted(document["components"]["schemas"].items())]
     return "\n".join(parts)
@@ -230,12 +231,20 @@ def _operation_text(path: str, method: str, operation: dict[str, Any]) -> str:
 
 
 def _content_text(message: dict[str, Any]) -> str:
-    kinds = [f"{_type_text(kind.get('schema', {}))} (`{name}`)" for name, kind in message.get("content", {}).items()]
+    kinds = [
+        _type_text(kind.get("schema", {})) + (f" (`{name}`)" if name != "application/json" else "")
+        for name, kind in message.get("content", {}).items()
+    ]
     return " or ".join(kinds) or "no body"
 
 
+def _object_name(name: str) -> str:
+    """`Page of Alias`, for what the document calls `Page_Alias_`."""
+    return re.sub(r"^Page_(\w+)_$", r"Page of \1", name)
+
+
 def _schema_text(name: str, schema: dict[str, Any]) -> str:
-    lines = [f"### {name}\n"]
+    lines = [f"### {_object_name(name)}\n"]
     if description := schema.get("description"):
         lines.append(f"{' '.join(description.split())}\n")
     required = schema.get("required", [])
@@ -250,8 +259,8 @@ def _schema_text(name: str, schema: dict[str, Any]) -> str:
 def _type_text(schema: dict[str, Any]) -> str:
     """A type in words, for the cell of a table; the OpenAPI document has its limits."""
     if reference := schema.get("$ref"):
-        name = reference.rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        name = _object_name(reference.rpartition("/")[2])
+        return f"[{name}](#{name.lower().replace(' ', '-')})"
     if "const" in schema:
         return f"`{schema['const']!r}`".replace("'", '"')
     if "enum" in schema:

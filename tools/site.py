@@ -2,6 +2,8 @@
 
 In: docs/, a few pages of the repository's root, and mkdocs.yml. Out: static files that ask no other host for
 anything. A broken link, a broken anchor, a page that no menu has, or a resource of another host fails the build.
+An option or a name with hyphens stays on one line, because half of it cannot be read; a name with dots ends a line
+at one of them.
 
 The pages are written for a Git host. A copy of them is changed for the site: the name of a file after a fence
 (` ```python file=app.py `) becomes its title, links to the pages in PAGES_OUTSIDE_DOCS follow them, and a Mermaid
@@ -35,6 +37,9 @@ _FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,})(?P<language>\w+)(?P<words>(
 _CODE = re.compile(r"^(`{3,}).*?^\1$|(`+)[^`].*?\2", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)((?:#[^)\s]*)?)(?=\))")
 _CSS_RESOURCE = re.compile(r"(?:url\(|@import\s+)\s*[\"']?((?:https?:)?//[^\"')\s]+)")
+_INLINE_CODE = re.compile(r"<code>([^<\n]+)</code>")  # A block of code has a line end, and tags for its colours.
+_WORD_WITH_HYPHEN = re.compile(r"(?<!\S)(?=\S{1,30}(?!\S))\S*-\S*")  # A longer one may not fit on a telephone.
+_DOTTED_NAME = re.compile(r'(?<=<span class="md-typeset">)\s*[\w.]+\.\w+\s*(?=</span>)')  # in the list of headings
 _OTHER_HOST = re.compile(r"(?:https?:)?//")
 
 
@@ -99,6 +104,16 @@ def pages_without_menu(staging: Path) -> list[str]:
     return sorted({path.relative_to(staging).as_posix() for path in staging.rglob("*.md")} - menu)
 
 
+def keep_words_whole(page: str) -> str:
+    """A page of HTML in which no line ends at a hyphen of inline code, or in the middle of a dotted name."""
+
+    def mark(code: re.Match[str]) -> str:
+        words = _WORD_WITH_HYPHEN.sub(r'<span class="whole">\g<0></span>', code[1])
+        return f"<code>{words}</code>"
+
+    return _DOTTED_NAME.sub(lambda name: name[0].replace(".", ".<wbr>"), _INLINE_CODE.sub(mark, page))
+
+
 class _Resources(HTMLParser):
     """What a browser loads to show a page: scripts, styles, images, icons, frames; links to follow are not loaded."""
 
@@ -157,6 +172,8 @@ def build(folder: Path, version: str) -> Path:
         raise SiteError(process.stdout + process.stderr)
     if foreign := list(resources_of_other_hosts(site)):
         raise SiteError("\n".join(f"{name} loads {url}" for name, url in foreign))
+    for page in site.rglob("*.html"):
+        page.write_text(keep_words_whole(page.read_text(encoding="utf-8")), encoding="utf-8")
     shutil.rmtree(folder / version, ignore_errors=True)
     site.rename(folder / version)
     shutil.rmtree(work)

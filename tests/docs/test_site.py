@@ -121,6 +121,21 @@ def test_versions_stand_beside_each_other_newest_first(tmp_path: Path) -> None:
     ]
 
 
+def test_a_line_ends_where_a_word_can_still_be_read() -> None:
+    """An option that is cut at its first hyphen reads as a hyphen. Blocks, and words too long for a line, stay."""
+    builder = _load_builder()
+    block = "<pre><span></span><code>pytest --traceforge=off\n</code></pre>"
+    long_word = f"<code>{'a-' * 20}</code>"
+
+    assert '<code>run <span class="whole">--debug</span></code>' == builder.keep_words_whole(
+        "<code>run --debug</code>"
+    )
+    assert '<span class="md-typeset">a.<wbr>B</span>' == builder.keep_words_whole(
+        '<span class="md-typeset">a.B</span>'
+    )
+    assert (block, long_word) == (builder.keep_words_whole(block), builder.keep_words_whole(long_word))
+
+
 def test_a_diagram_becomes_a_list() -> None:
     """Drawing it would take a script of another host."""
     builder = _load_builder()
