@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -11,8 +10,8 @@ import msgspec
 import pytest
 
 from support.proposals import approve_change, make_call, propose
+from support.stepped_clock import SteppedClock, SteppedEvent
 from support.upstream import ScriptedResponse, Upstream, upstream
-from support.work_counts import run_with_deadline
 from traceforge.clock import pinned
 from traceforge.exchange import CallOutcome
 from traceforge.snapshots.live import live_sender
@@ -131,21 +130,42 @@ def test_a_broken_connection_is_tried_again(provider: Upstream) -> None:
     assert (CallOutcome.ANSWERED, 3) == (result.exchange.outcome, result.attempts)
 
 
-def test_retry_after_delays_every_request_to_the_host() -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SteppedClock:
+    """The clock of the sender."""
+    clock = SteppedClock()
+    monkeypatch.setattr(live_sender, "time", clock)
+    return clock
+
+
+def test_retry_after_delays_every_request_to_the_host(clock: SteppedClock) -> None:
     """Requests to the same host wait, others do not; a stop ends every wait."""
-    stop = threading.Event()
+    stop = SteppedEvent(clock)
     pace = HostPacing(stop)
-    pace.delay_host("busy", 0.2)
-    begun = time.monotonic()
+    pace.delay_host("busy", 60)
+    pace.wait_for_host("other")
+    assert [] == clock.waits
     pace.wait_for_host("busy")
-    assert time.monotonic() - begun >= 0.2
+    assert [60] == clock.waits
 
     pace.delay_host("busy", 3600)
-    run_with_deadline(lambda: pace.wait_for_host("other"))
     stop.set()
-    run_with_deadline(lambda: pace.wait_for_host("busy"))
+    pace.wait_for_host("busy")
 
+    assert [60] == clock.waits
     assert pace.is_stopped
+
+
+def test_a_request_is_sent_again_when_the_provider_says(provider: Upstream, clock: SteppedClock) -> None:
+    """After the seconds that it names; without them, after the sender's own delay, which grows."""
+    busy = ScriptedResponse([b"{}"], status=429, headers={"retry-after": "7"})
+    provider.respond_with(busy, ScriptedResponse([b"{}"], status=500), ScriptedResponse([b"{}"]))
+
+    result = LiveSender(HostPacing(SteppedEvent(clock))).send(call_to(provider), {})
+
+    first, second = clock.waits
+    assert (200, 3, 7) == (result.exchange.status, result.attempts, first)
+    assert 0 < second < 1
 
 
 def test_an_unreachable_host_is_not_retried() -> None:
