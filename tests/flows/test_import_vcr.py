@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,19 @@ def test_headers_that_a_cassette_does_not_have_are_unknown_and_the_approval_says
     (raw,) = (project / ".ai-snapshots" / "wire").iterdir()
     request = json.loads(raw.read_text())["request"]
     assert ("openai", ["content-type"]) == (request["upstream"], request["known_headers"])
+
+
+def test_a_client_can_be_created_after_an_import_without_a_key(project: Path) -> None:
+    """The cassettes name their provider, and not the variables that were set; no key of another one is set."""
+    write_cassette(project, "test_bot/test_one.json", interaction())
+    assert 0 == import_cassettes(project).code
+    assert 0 == traceforge("approve", "--all", "--reason", "as before", cwd=project).code
+    print_keys = "import os; print([name for name in os.environ if name.endswith('API_KEY')])"
+
+    tested = traceforge("test", "--", sys.executable, "-c", print_keys, cwd=project)
+    adopted = traceforge("record", "--adopt", "--", sys.executable, "-c", print_keys, cwd=project)
+
+    assert ["['OPENAI_API_KEY']\n"] * 2 == [tested.out, adopted.out], (tested, adopted)
 
 
 def test_every_encoding_of_a_body_is_read(project: Path) -> None:

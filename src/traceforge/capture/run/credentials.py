@@ -24,6 +24,22 @@ KEY_VARIABLES = frozenset(
     }
 )  # fmt: skip
 
+# The variables of each provider of which one must be set, the usual one first. Ollama needs none.
+PROVIDER_KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "azure": ("AZURE_OPENAI_API_KEY",),
+    "cohere": ("CO_API_KEY", "COHERE_API_KEY"),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "fireworks": ("FIREWORKS_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "together": ("TOGETHER_API_KEY",),
+    "xai": ("XAI_API_KEY",),
+}
+
 # Further credentials with which a model can be called. Recordings do not name them, and some have other uses too, so
 # they stay set where they are set, with a placeholder for a value.
 _CLOUD_VARIABLES = frozenset(
@@ -72,6 +88,12 @@ def filter_credentials(
         if name not in _OWN_SECRETS and not (recorded and name in KEY_VARIABLES)
     }
     return result | dict.fromkeys(KEY_VARIABLES.intersection(recorded), PLACEHOLDER)
+
+
+def list_missing_keys(environ: Mapping[str, str], providers: Collection[str]) -> list[str]:
+    """For each provider of which no key variable is set, the one that its SDK reads."""
+    variables = [PROVIDER_KEYS[provider] for provider in sorted(providers) if provider in PROVIDER_KEYS]
+    return [names[0] for names in variables if not any(environ.get(name) for name in names)]
 
 
 def _is_credential(name: str) -> bool:

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from traceforge.canon import ascii_json
-from traceforge.capture.run.credentials import KEY_VARIABLES, filter_credentials
+from traceforge.capture.run.credentials import (
+    KEY_VARIABLES,
+    PLACEHOLDER,
+    filter_credentials,
+    list_missing_keys,
+)
 from traceforge.capture.watched_hosts import list_watched_hosts
 from traceforge.config import LoadedConfig, upstream_problem
 
@@ -81,6 +86,7 @@ class RecordedVariables(NamedTuple):
 
     key_names: Collection[str] = ()  # key variables that were set; empty: unknown
     base_urls: Mapping[str, str] | None = None  # base-URL variables that were set; None: unknown
+    imported_providers: Collection[str] = ()  # of calls that another tool recorded, which notes no variables
 
     def restore(self, environ: Mapping[str, str], upstreams: Collection[str] = ()) -> dict[str, str]:
         """The environment for a test: with these variables and no others of their kind, and without real credentials.
@@ -91,7 +97,7 @@ class RecordedVariables(NamedTuple):
         if self.base_urls is not None:
             result = {name: value for name, value in result.items() if name not in RESTORED_VARIABLES}
             result |= {name: value for name, value in self.base_urls.items() if name in RESTORED_VARIABLES}
-        return result
+        return result | dict.fromkeys(list_missing_keys(result, self.imported_providers), PLACEHOLDER)
 
 
 class ReplacedEnvironment:

@@ -37,6 +37,7 @@ from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, me
 from traceforge.snapshots.tree.command_scope import redacted_scope
 from traceforge.snapshots.tree.project_snapshots import (
     ProjectSnapshots,
+    find_recorded_variables,
     list_gone_cases,
     make_run_scopes,
     open_snapshots,
@@ -178,8 +179,9 @@ def adopt_answers(
     if not adopter.has_sources:
         raise NotFound("no approved snapshot was imported, so there is no answer to adopt", hint=_IMPORT_HINT)
     replay = ReplayResponder(snapshots.player)
-    run = run_command(command, loaded, NullRecorder(), with_proxy=True, replay=replay, offline=True)
-    key_names, base_urls = set_key_variables(os.environ), read_base_urls(os.environ)
+    environ = find_recorded_variables(snapshots.approved_calls).restore(os.environ, loaded.config.upstreams)
+    run = run_command(command, loaded, NullRecorder(), environ, with_proxy=True, replay=replay, offline=True)
+    key_names, base_urls = set_key_variables(environ), read_base_urls(environ)
     candidates = _add_variables(snapshots, adopter.list_candidates(), key_names, base_urls)
     recorded_scopes = _describe_run(snapshots, run)
     proposal = file_changes(snapshots, candidates, recorded_scopes)

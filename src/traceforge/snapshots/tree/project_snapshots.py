@@ -17,6 +17,7 @@ from traceforge.findings import Finding
 from traceforge.match_key import ensure_match_key, load_match_key
 from traceforge.redact.redactions import REDACTED
 from traceforge.replay.library import Library
+from traceforge.replay.logical_upstream import is_provider
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer, make_request_keyer
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
@@ -143,20 +144,34 @@ def _may_repeat(call: ApprovedCall, scope: str, config: Config) -> bool:
 def find_recorded_variables(calls: Iterable[ApprovedCall]) -> RecordedVariables:
     """The variables that were set while these calls were recorded.
 
-    Where calls were recorded with different base URLs, the value of most calls counts.
+    Where calls were recorded with different base URLs, the value of most calls counts. Calls that were imported name
+    no variables: their providers count instead, as most clients cannot be created without a key.
     """
+    calls = list(calls)
+    imported_providers = {_name_provider(call) for call in calls if _has_no_variables(call)}
     raw_responses = [call.raw_response for call in calls if call.raw_response is not None]
     key_names = {name for raw in raw_responses for name in raw.key_names}
     stated = [raw.base_urls for raw in raw_responses if raw.base_urls is not None]
     if not stated:
-        return RecordedVariables(key_names)
+        return RecordedVariables(key_names, imported_providers=imported_providers)
     base_urls: dict[str, str] = {}
     for name in sorted({name for urls in stated for name in urls}):
         values = Counter(urls.get(name) for urls in stated)
         value = max(values, key=lambda value: (values[value], str(value)))
         if isinstance(value, str):
             base_urls[name] = value
-    return RecordedVariables(key_names, base_urls)
+    return RecordedVariables(key_names, base_urls, imported_providers)
+
+
+def _has_no_variables(call: ApprovedCall) -> bool:
+    raw = call.raw_response
+    return raw is None or (raw.base_urls is None and not raw.key_names)
+
+
+def _name_provider(call: ApprovedCall) -> str:
+    """The provider whose key its client needs: that of an official host, else that of the API."""
+    upstream = (call.raw_response.upstream if call.raw_response is not None else None) or ""
+    return upstream.partition("/")[0] if is_provider(upstream) else call.provider
 
 
 def list_gone_cases(snapshots: ProjectSnapshots, collected: Collection[str], *, is_selection: bool) -> list[str]:

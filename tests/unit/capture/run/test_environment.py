@@ -81,3 +81,23 @@ def test_base_urls_are_read_without_a_password() -> None:
     environ = {"OPENAI_BASE_URL": "https://me:secret@llm.example.com/v1", "OLLAMA_HOST": "", "OTHER_URL": "x"}
 
     assert {"OLLAMA_HOST": "", "OPENAI_BASE_URL": "https://llm.example.com/v1"} == read_base_urls(environ)
+
+
+def test_imported_calls_set_the_key_of_their_provider() -> None:
+    """Another tool notes no variables, and most clients need a key; one that is set is enough."""
+    recorded = RecordedVariables(imported_providers=["anthropic", "azure", "gemini", "ollama", "llm.example"])
+
+    restored = recorded.restore({"HOME": "/home/a", "GOOGLE_API_KEY": "a-real-key"})
+
+    assert {
+        "HOME": "/home/a",
+        "GOOGLE_API_KEY": PLACEHOLDER,
+        "ANTHROPIC_API_KEY": PLACEHOLDER,
+        "AZURE_OPENAI_API_KEY": PLACEHOLDER,
+    } == restored
+
+
+def test_imported_calls_leave_the_keys_of_a_recording_alone() -> None:
+    recorded = RecordedVariables(["XAI_API_KEY"], imported_providers=["openai"])
+
+    assert {"XAI_API_KEY": PLACEHOLDER, "OPENAI_API_KEY": PLACEHOLDER} == recorded.restore({"GROQ_API_KEY": "k"})
