@@ -144,9 +144,13 @@ class _RecorderProcess:
                 fork.wait()
         self._write_files()  # What the forks have left.
         self._report_counts()
+        self._writer.confirm_index(self._seconds_left())
 
     def _write_files(self) -> None:
-        self._writer.write_files(max(0.0, self._frames.deadline - time.monotonic()))
+        self._writer.write_files(self._seconds_left())
+
+    def _seconds_left(self) -> float:
+        return max(0.0, self._frames.deadline - time.monotonic())
 
     def _write_batch(self, timeout: float) -> None:
         """Write a part of what waits."""

@@ -25,6 +25,7 @@ from traceforge.traces.trace_composer import TraceComposer
 
 INDEX_BUSY_MS = 200  # How long to wait for a command that writes the index: calls wait in memory meanwhile.
 SEGMENT_SECONDS_MAX = 2.0  # The age at which a segment is turned into files.
+CONFIRM_SECONDS_MIN = 1.0  # Time that is left at the end, for the folder to be listed: 400,000 files take this long.
 TIME_IS_UP = "there was no time to make files; the next command does"
 
 
@@ -139,6 +140,14 @@ class TraceWriter:
 
         # The index is opened each time: a connection must not cross a fork.
         try_index_segment(self._settings.traces_dir, segment, INDEX_BUSY_MS)
+
+    def confirm_index(self, seconds: float) -> None:
+        """At the end, if there is time: compare the index with the folder, so that the first command need not."""
+        if not self._keeps_index or seconds < CONFIRM_SECONDS_MIN or not os.path.isdir(self._settings.traces_dir):
+            return
+        from traceforge.traces.index_update import try_confirm_files  # deferred: 25 ms, for SQLite
+
+        try_confirm_files(self._settings.traces_dir, INDEX_BUSY_MS)
 
     def prune(self) -> None:
         """Remove what is too old, at most once a day."""

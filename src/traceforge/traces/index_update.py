@@ -3,8 +3,8 @@
 A trace only moves from a segment to a file to an archive. The three are read in that order, so that a trace that
 moves meanwhile is seen at least once; a row is removed only if its trace was missing before all archives were read.
 
-A folder is listed again only if its modification time changed; a very recent time is not trusted, because file
-systems round it. A file that was replaced is read again. A file that was edited in place, which TraceForge never
+A folder is listed again only if its modification time changed; a recent time is not trusted, because file systems
+round it. A file that was replaced is read again. A file that was edited in place, which TraceForge never
 does, is not: its row stays as it was until `trace reindex`.
 """
 
@@ -28,7 +28,9 @@ from traceforge.traces.trace_migration import migrate_trace, needs_migration
 from traceforge.traces.trace_summary import summarize_trace
 
 FILES_STAMP = "."
-STAMP_AGE_MIN_NS = 2_000_000_000  # File systems round times by up to this: a younger folder may change unnoticed.
+# File systems round times by up to this: a younger folder may change unnoticed.
+STAMP_AGE_MIN_NS = 2_000_000_000  # of times in whole seconds
+FINE_STAMP_AGE_MIN_NS = 50_000_000  # of other times: Linux counts them in ticks of at most 10 ms
 INODE_MAX = 2**63 - 1  # the largest integer of SQLite
 BATCH = 2_000  # Rows in one transaction: an interrupted update loses at most this much work.
 
@@ -57,6 +59,24 @@ def try_index_segment(traces_dir: str, segment: DrainedSegment, busy_ms: int) ->
     """
     with suppress(OSError, *BROKEN_INDEX_ERRORS), closing(TraceIndex(traces_dir, busy_ms=busy_ms)) as index:
         index_drained_segment(index, segment)
+
+
+def try_confirm_files(traces_dir: str, busy_ms: int) -> None:
+    """After a run, note in the index that it has all files of the folder, so that the next update need not list them.
+
+    Where it does not have them, is broken or stays locked for `busy_ms`, the next update lists the folder.
+    """
+    time.sleep(FINE_STAMP_AGE_MIN_NS / 1e9)  # Until the time of the folder can be trusted.
+    with (
+        suppress(OSError, CannotRead, *BROKEN_INDEX_ERRORS),
+        closing(TraceIndex(traces_dir, busy_ms=busy_ms)) as index,
+    ):
+        stamp = _folder_stamp(traces_dir)
+        if stamp < 0 or stamp == index.read_stamp(FILES_STAMP):
+            return
+        if index.names_in("") == dict(_list_inodes(traces_dir)):
+            with index.transaction():
+                index.save_stamp(FILES_STAMP, stamp)
 
 
 def read_any_version(data: bytes) -> tuple[Trace, bool]:
@@ -201,7 +221,8 @@ def _folder_stamp(folder: str) -> int:
         changed = os.stat(folder).st_mtime_ns
     except OSError:
         return -1
-    return changed if time.time_ns() - changed > STAMP_AGE_MIN_NS else -1
+    age_min = FINE_STAMP_AGE_MIN_NS if changed % 1_000_000_000 else STAMP_AGE_MIN_NS
+    return changed if time.time_ns() - changed >= age_min else -1
 
 
 def _file_status(path: str) -> os.stat_result | None:

@@ -14,7 +14,7 @@ from traceforge.capture.recorder import ProcessRecorder
 from traceforge.capture.trace_writer import RecorderSettings, TraceWriter
 from traceforge.traces import index_update, trace_index
 from traceforge.traces.spool_drain import drain_spool
-from traceforge.traces.trace_index import TraceIndex
+from traceforge.traces.trace_index import TraceFilter, TraceIndex
 from traceforge.traces.trace_store import TraceStore
 
 
@@ -41,6 +41,42 @@ def test_a_process_adds_traces_to_the_index_as_they_become_files(
         indexed = [row.summary.id for row in store.list_rows(oldest_first=True)]
 
     assert (5, 0) == (counts.recorded, counts.in_spool)
+    assert ids(tmp_path) == indexed
+
+
+def test_the_first_command_after_a_run_lists_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the second: the recorder has compared the index with the folder at its end."""
+    recorder = ProcessRecorder(RecorderSettings(str(tmp_path)))
+    recorder.take(exchange(1))
+    recorder.close(20)
+    with closing(TraceStore(str(tmp_path))) as store, monkeypatch.context() as patch:
+        patch.setattr(index_update, "_list_inodes", lambda _: pytest.fail("the files were listed"))
+        store.update_index()
+
+        assert 1 == store.count_traces(TraceFilter())
+
+
+@pytest.mark.parametrize("change", ["added", "removed", "replaced"])
+def test_an_index_without_all_files_is_not_confirmed(tmp_path: Path, change: str) -> None:
+    """What somebody else changed meanwhile is found by the next command."""
+    recorder = ProcessRecorder(RecorderSettings(str(tmp_path)))
+    for number in range(2):
+        recorder.take(exchange(number))
+    recorder.close(20)
+    first, second = sorted(tmp_path.glob("*.json"))
+    if change == "removed":
+        first.unlink()
+    else:
+        (tmp_path / "new").write_bytes(first.read_bytes().replace(b"-000000000000", b"-000000000009"))
+        (tmp_path / "new").rename(tmp_path / first.name.replace("-000000000000", "-000000000009"))
+    if change == "replaced":
+        second.rename(tmp_path / "old")
+        (tmp_path / second.name).write_bytes((tmp_path / "old").read_bytes())
+    index_update.try_confirm_files(str(tmp_path), 1000)
+    with closing(TraceStore(str(tmp_path))) as store:
+        store.update_index()
+        indexed = sorted(row.summary.id for row in store.list_rows())
+
     assert ids(tmp_path) == indexed
 
 
