@@ -123,6 +123,7 @@ class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
     may_skip: list[NonEmptyText] = msgspec.field(default_factory=list)
     may_repeat: list[NonEmptyText] = msgspec.field(default_factory=list)
     may_vary: list[NonEmptyText] = msgspec.field(default_factory=list)
+    cassette_tests: list[NonEmptyText] = msgspec.field(default_factory=list)
     match: dict[str, VolatileParts] = msgspec.field(default_factory=dict)
 
 

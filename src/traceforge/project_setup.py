@@ -85,11 +85,11 @@ CONFIG = """{
 
   // How `traceforge test` keeps a command from the network, and which ports of loopback it may reach all the same;
   // and the tests with approved calls that a run may skip, such as "tests/test_gpu.py::*", that may call more often
-  // than approved, or any number of times; and parts of requests that may differ in some tests only, such as
-  // "match": { "tests/test_plan.py::*": { "ignore_patterns": ["Today is [0-9-]+"] } }
+  // than approved, or any number of times, or whose calls vcrpy may answer; and parts of requests that may differ in
+  // some tests only, such as "match": { "tests/test_plan.py::*": { "ignore_patterns": ["Today is [0-9-]+"] } }
   "test": {
     "seal_network": "auto", "allow_ports": [], "allow_programs": [], "ignore_hosts": [], "may_skip": [],
-    "may_repeat": [], "may_vary": [], "match": {}
+    "may_repeat": [], "may_vary": [], "cassette_tests": [], "match": {}
   },
 
   // Whether every approval must be signed by somebody whom .ai-snapshots/allowed_signers names.

@@ -16,8 +16,9 @@ from traceforge.canon import JSON, JSONObject, json_path
 LISTS = (
     "allow", "hosts", "callsite.skip", "match.ignore_paths", "match.headers", "match.ignore_headers",
     "test.allow_programs", "test.ignore_hosts", "test.may_skip", "test.may_repeat", "test.may_vary",
+    "test.cassette_tests",
 )  # fmt: skip
-TEST_LISTS = ("test.may_skip", "test.may_repeat", "test.may_vary", "test.match")
+TEST_LISTS = ("test.may_skip", "test.may_repeat", "test.may_vary", "test.cassette_tests", "test.match")
 # Tests that have nothing in common but what all tests have.
 _ANY_TESTS = ("test_a.py::test_b", "tests/unit/test_k.py::TestM::test_v", "src/zoo/test_q.py::test_x[1-z]")
 

@@ -303,7 +303,8 @@ def test_a_live_check_does_not_follow_a_redirect_with_its_key() -> None:
 
 
 LISTS = ["allow", "hosts", "callsite.skip", "match.ignore_paths", "match.headers", "match.ignore_headers",
-         "test.allow_programs", "test.ignore_hosts", "test.may_skip", "test.may_repeat", "test.may_vary"]  # fmt: skip
+         "test.allow_programs", "test.ignore_hosts", "test.may_skip", "test.may_repeat", "test.may_vary",
+         "test.cassette_tests"]  # fmt: skip
 EVERYTHING = [
     "*",
     "**",

@@ -10,12 +10,13 @@ strict replay, none reaches the network.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.in_flight_call import InFlightCall
-from traceforge.capture.hook.pytest_scopes import current_worker
+from traceforge.capture.hook.pytest_scopes import current_scope, current_worker
 from traceforge.capture.hook.replayed_response import ReplayedResponse
 from traceforge.capture.inprocess import Capture
 from traceforge.capture.replay_responder import ReplayResponder, begin_unrecorded_call
@@ -46,6 +47,7 @@ class ReplayingCapture(Capture):
         self.needs_call_site = responder.allow_upstream
         self.excluded_scopes = excluded_scopes  # may change
         self.excluded_calls = 0
+        self.cassette_calls: Counter[str] = Counter()  # calls that vcrpy answered, by scope
 
     def begin_call(self, method: str, url: str, headers: Headers, source: str) -> InFlightCall | None:
         if self.excluded_scopes and current_test() in self.excluded_scopes:
@@ -62,6 +64,9 @@ class ReplayingCapture(Capture):
         if response is not None:
             self.forget_call(call)
         return response
+
+    def count_cassette_call(self) -> None:
+        self.cassette_calls[current_scope()] += 1
 
     def count_refusal(self, reason: str) -> None:
         self.responder.count_refusal(reason)

@@ -13,7 +13,7 @@ from traceforge.cli.upstream_notes import print_upstreams
 from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
 from traceforge.match_key import requires_comparison
-from traceforge.report.gate_text import record_json, record_lines
+from traceforge.report.record_text import record_json, record_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.record.record_run import adopt_answers, run_record
 from traceforge.terminal import one_line, print_json_bytes, print_text

@@ -6,7 +6,7 @@ calls, which takes 0.4 of the time in which the whole plugin is imported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from traceforge.report.text_format import ANSWER_HINT, count, gate_counts
 from traceforge.snapshots.gate.gate_judgement import RunObservations
@@ -38,9 +38,19 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
             yield f"    and {len(observations.moved_calls) - MOVES_SHOWN} more"
     if observations.ungated_calls:
         yield f"{count(observations.ungated_calls, 'call')} of tests that are marked as off: not checked"
+    if observations.cassette_calls:
+        yield cassette_line(observations.cassette_counts, "compared")
     if observations.prompt_only_ids:
         yield gate_counts(len(observations.snapshot_ids), len(observations.prompt_only_ids))
         yield ANSWER_HINT
+
+
+def cassette_line(calls: Mapping[str, int], verb: str) -> str:
+    """How many calls vcrpy answered, and in which tests."""
+    names = ", ".join(one_line(scope or "(outside of tests)") for scope in sorted(calls)[:MOVES_SHOWN])
+    more = f" and {len(calls) - MOVES_SHOWN} more" if len(calls) > MOVES_SHOWN else ""
+    tests = count(len(calls), "test")
+    return f"{count(sum(calls.values()), 'call')} of {tests} answered by vcrpy, and not {verb}: {names}{more}"
 
 
 def uncompared_line(calls: int, parts: int) -> str:

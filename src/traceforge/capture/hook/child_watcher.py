@@ -149,6 +149,9 @@ class ChildWatcher(Watcher):
         head = {"kind": kind, "scope": current_scope(), "cassette": os.path.abspath(cassette), **fields}
         self._sender.send(write_frame(head, bodies))
 
+    def count_cassette_call(self) -> None:
+        self._sender.send(write_frame({"kind": "cassette", "scope": current_scope()}))
+
     def note_unseen(self, description: str) -> None:
         """Reported once for each description."""
         if description not in self._notes:

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from . import dispatch
+from .open_cassettes import open_cassettes
 from .patches import Hook, ImportHook, Patches
 
 
@@ -29,6 +30,7 @@ HOOKS: dict[str, Hook] = {
     "httpx": _deferred("client_httpx"),
     "httpx2": _deferred("client_httpx"),
     "requests": _deferred("client_requests"),
+    "vcr.cassette": _deferred("client_vcrpy"),
     "grpc": _deferred("unwatched_transports", "hook_grpc"),
     "uvloop": _deferred("unwatched_transports", "hook_uvloop"),
     "websockets.asyncio.client": _deferred("unwatched_transports", "hook_websockets"),
@@ -62,3 +64,4 @@ def stop(subscription: dispatch.Subscription) -> None:
     with _lock:
         if dispatch.unsubscribe(subscription):
             _import_hook.stop()
+            open_cassettes.clear()

@@ -29,6 +29,7 @@ from .guarded_call import (
     faults,
 )
 from .model_call_rules import WatchedHosts, is_known_host, is_model_call, is_telemetry
+from .open_cassettes import open_cassettes
 from .watcher import Watcher
 
 _MODEL_SOCKETS = r"/(?:realtime|responses)/?\Z|GenerateContent\Z"
@@ -85,8 +86,8 @@ def unsubscribe(subscription: Subscription) -> bool:
 
 
 def begin_call(method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> GuardedCall | None:
-    """A client begins a call; None: no watcher is interested in it."""
-    if not _active:
+    """A client begins a call; None: no watcher is interested in it, or vcrpy answers it from a cassette."""
+    if not _active or open_cassettes:
         return None
     try:
         if dropped_calls:
@@ -120,6 +121,13 @@ def begin_after_fault(exc: BaseException) -> GuardedCall | None:
 def is_replaying() -> bool:
     """Whether some watcher of this process answers calls from recordings."""
     return _last_active(lambda subscription: subscription.replays) is not None
+
+
+def report_cassette_call(method: str, url: str) -> None:
+    """vcrpy has answered a call from a cassette: tell the watcher that would have watched it."""
+    subscription = _find_subscription()[0]
+    if subscription is not None and is_model_call(method, url, subscription.hosts):
+        subscription.watcher.count_cassette_call()
 
 
 def note_unseen(description: str) -> None:

@@ -6,6 +6,7 @@ to them. Nothing that they raise reaches the application; in a replay, the call 
     begin_call       every model call, before it is sent                      all
     replay_call      the same call, once its request is complete              those with `replays`
     count_refusal    a call that was refused because replaying it failed      those with `replays`
+    count_cassette_call   a call that vcrpy answered from a cassette          all
     note_unseen      traffic that cannot be watched                           those that record
 """
 
@@ -33,6 +34,9 @@ class Watcher:
 
     def count_refusal(self, reason: str) -> None:
         """A call was refused because it could not be replayed."""
+
+    def count_cassette_call(self) -> None:
+        """vcrpy answered a call from a cassette, so that nobody compares it."""
 
     def note_unseen(self, description: str) -> None:
         """Something carries model calls that cannot be watched, such as gRPC."""

@@ -132,6 +132,8 @@ class ProcessConnection:
         elif kind == "refused":
             if self._reports._replay is not None:
                 self._reports._replay.count_refusal(str(head["why"]))
+        elif kind == "cassette":
+            self._reports.suite.cassette_calls[str(head["scope"])] += 1
         elif kind in CASSETTE_EVENTS:
             if self._reports._cassettes is not None:
                 CASSETTE_EVENTS[kind](self._reports._cassettes, head, pieces)

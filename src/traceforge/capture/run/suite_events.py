@@ -27,6 +27,7 @@ class SuiteEvents:
     call_workers: dict[str, str] = field(default_factory=dict)  # by the id of a call that went upstream
     collected: set[str] = field(default_factory=set)  # tests
     is_selection: bool = False  # not all collected tests were to run
+    cassette_calls: Counter[str] = field(default_factory=Counter)  # calls that vcrpy answered, by scope
     selected: set[str] = field(default_factory=set)  # tests that were to run, where the process reports them
 
     def add_event(self, scope: str, event: str, worker: str = "") -> None:
@@ -64,13 +65,17 @@ class SuiteEvents:
         def rename(scopes: Iterable[str]) -> list[tuple[str, str]]:
             return [(name_scope(scope), scope) for scope in scopes if is_chosen(scope)]
 
-        scope_starts: Counter[str] = Counter()
-        for name, scope in rename(self.scope_starts):
-            scope_starts[name] += self.scope_starts[scope]
+        def rename_counts(counts: Counter[str]) -> Counter[str]:
+            renamed: Counter[str] = Counter()
+            for name, scope in rename(counts):
+                renamed[name] += counts[scope]
+            return renamed
+
         return replace(
             self,
             tests=merge_outcomes((name, self.tests[scope]) for name, scope in rename(self.tests)),
-            scope_starts=scope_starts,
+            scope_starts=rename_counts(self.scope_starts),
+            cassette_calls=rename_counts(self.cassette_calls),
             broken_scopes={name for name, _ in rename(self.broken_scopes)},
             collected={name for name, _ in rename(self.collected)},
             selected={name for name, _ in rename(self.selected)},

@@ -161,6 +161,7 @@ def _judge_project(
     observations.scope_starts = dict(suite.scope_starts)
     observations.broken_scopes = sorted(suite.broken_scopes)
     observations.workers = max(1, len(suite.workers))
+    observations.cassette_calls = list(suite.cassette_calls.items())
     observations.gone_cases = list_gone_cases(snapshots, suite.collected, is_selection=suite.is_selection)
     command_passed = run.exit_code == 0 and bool(snapshots.player.default_scope)
     judgement = judge_run(

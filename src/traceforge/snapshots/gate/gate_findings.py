@@ -61,6 +61,11 @@ _UNUSED_HINT = 'Remove it: traceforge snapshot rm {id} --reason "…"; or allow 
 _HEADER_HINT = "Undo it, or record and approve it; if no answer depends on this header: match.ignore_headers."
 _UPSTREAM_HINT = "Undo it, or record and approve it; if both give the same answers, declare it: {setting}"
 _CALLS_HINT = "Undo the edit, or record and approve it; if it is meant to differ: test.may_repeat or test.may_vary."
+CASSETTE_TESTS_SHOWN = 5
+_CASSETTE_HINT = (
+    "Import the cassettes (traceforge import vcr DIR) and run without vcrpy (--disable-recording), or list the tests "
+    "in test.cassette_tests."
+)
 _SKIPPED_HINT = "Run it, or list it in test.may_skip."
 _RENAMED = (
     "approved as {}; a pytest.ini or --rootdir names it from another folder now, and settings that name its tests do "
@@ -414,6 +419,18 @@ def find_skipped(
         if is_skipped and not names_test(may_skip, scope):
             message = f"{scope} was skipped, and {describe_calls(calls)} not compared"
             yield Finding(scope, "", IO, message, _SKIPPED_HINT)
+
+
+def find_cassette_calls(cassette_counts: Mapping[str, int], cassette_tests: Sequence[str]) -> Iterator[Finding]:
+    """Calls that vcrpy answered in tests for which the project has not approved that; one finding for all."""
+    unlisted = {scope: times for scope, times in cassette_counts.items() if not names_test(cassette_tests, scope)}
+    calls = Counter(unlisted)
+    if calls:
+        tests = "1 test" if len(calls) == 1 else f"{len(calls)} tests"
+        message = f"vcrpy answered {_count_calls(calls.total())} of {tests}, which were not compared"
+        names = ", ".join(sorted(calls)[:CASSETTE_TESTS_SHOWN])
+        more = f" and {len(calls) - CASSETTE_TESTS_SHOWN} more" if len(calls) > CASSETTE_TESTS_SHOWN else ""
+        yield Finding("(the run)", "", IO, f"{message}: {names}{more}", _CASSETTE_HINT)
 
 
 def describe_calls(calls: int) -> str:

@@ -25,6 +25,7 @@ from traceforge.snapshots.gate.gate_findings import (
     NEW_RULE,
     GateFinding,
     describe_moved_calls,
+    find_cassette_calls,
     find_changed_counts,
     find_refused_connections,
     find_skipped,
@@ -61,6 +62,7 @@ class RunObservations(Struct):
     workers: int = 0  # processes that ran tests
     moved_calls: list[str] = field(default_factory=list)  # by `judge_run`: calls that other scopes make than before
     ungated_calls: int = 0  # of tests that are marked as off
+    cassette_calls: list[tuple[str, int]] = field(default_factory=list)  # that vcrpy answered: scope, times
     prompt_only_ids: list[str] = field(default_factory=list)  # of snapshots that answered; gated on the prompt alone
     uncompared_calls: int = 0  # with redacted parts that could not be compared
     uncompared_parts: int = 0
@@ -98,6 +100,14 @@ class RunObservations(Struct):
     def replayed(self) -> int:
         """Calls that were answered from snapshots."""
         return sum(times for _, _, times in self.uses)
+
+    @property
+    def cassette_counts(self) -> Counter[str]:
+        """Calls that vcrpy answered, by scope."""
+        counts: Counter[str] = Counter()
+        for scope, times in self.cassette_calls:
+            counts[scope] += times
+        return counts
 
     def to_builtins(self) -> dict[str, Any]:
         """Plain values, for another process."""
@@ -170,6 +180,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         merged.skipped_modules += process.skipped_modules
         merged.unseen += process.unseen
         merged.ungated_calls += process.ungated_calls
+        merged.cassette_calls += process.cassette_calls
         merged.uncompared_calls += process.uncompared_calls
         merged.uncompared_parts += process.uncompared_parts
         merged.unknown_heads += process.unknown_heads
@@ -245,6 +256,7 @@ def judge_run(
     skipped = find_skipped(snapshots.approved_calls, tests, config.test.may_skip)
     observations.moved_calls = describe_moved_calls(counts.moves, renamed_tests)
     unseen = [Finding(OUTSIDE_TESTS, "", IO, message, hint) for message, hint in dict.fromkeys(observations.unseen)]
+    unseen += find_cassette_calls(observations.cassette_counts, config.test.cassette_tests)
     return RunJudgement(findings, [*unseen, *_find_uncompared(snapshots, observations), *skipped])
 
 

@@ -99,6 +99,7 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
         moved_calls=["moved"],
         workers=1,
         ungated_calls=1,
+        cassette_calls=[("t", 2)],
         prompt_only_ids=["first"],
         uncompared_calls=3,
         uncompared_parts=4,
