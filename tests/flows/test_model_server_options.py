@@ -120,8 +120,9 @@ def test_a_refused_option_is_an_error_that_names_it(server: ModelServer, path: s
     for name in sorted(rules.refused):
         answer(server, path, {name: None})
         answer(server, path, {name: False})
-        with pytest.raises(BadRequest, match=f"`{name}`"):
-            answer(server, path, {name: {"a": 1}})
+        for value in ({"a": 1}, {}):  # `web_search_options: {}` is a search with the defaults.
+            with pytest.raises(BadRequest, match=f"`{name}`"):
+                answer(server, path, {name: value})
 
 
 def answer(server: ModelServer, path: str, more: dict[str, Any]) -> Any:

@@ -89,8 +89,8 @@ def refuse_options(values: dict[str, Any], rules: OptionRules) -> None:
 
 
 def asks_for_something(value: Any) -> bool:
-    """Whether the value of an option turns something on."""
-    return not (value is None or value is False or value in ("", [], {}))
+    """Whether the value of an option turns something on; an empty object does, with its defaults."""
+    return not (value is None or value is False or value in ("", []))
 
 
 def read_count(value: Any, name: str, default: int | None, most: int = 1 << 31) -> int | None:
