@@ -26,11 +26,13 @@ def no_blocking_calls():
 """
 APP = """import asyncio
 import os
+import sys
 
 import aiohttp
 import httpcore2  # httpx2 imports it for its first client, and that reads files
 import httpx
 import httpx2
+import openai
 import requests
 
 URL = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
@@ -64,6 +66,13 @@ async def stream_httpx(question):
     return {"choices": events} if "data: [DONE]" in events else {}
 
 
+async def stream_httpx2(question):
+    async with httpx2.AsyncClient(verify=False) as client:
+        async with client.stream("POST", URL, json={**body(question), "stream": True}) as response:
+            async for line in response.aiter_lines():
+                return {"choices": line}  # The rest is left.
+
+
 async def stream_aiohttp(question):
     stream = {**body(question), "stream": True}
     async with aiohttp.ClientSession() as session, session.post(URL, json=stream) as response:
@@ -71,8 +80,22 @@ async def stream_aiohttp(question):
     return {"choices": events} if b"data: [DONE]" in b"".join(events) else {}
 
 
+async def ask_openai(question):
+    transport = httpx2.AsyncClient(verify=False)  # To read certificates blocks.
+    url = os.environ["OPENAI_BASE_URL"]
+    async with openai.AsyncOpenAI(base_url=url, api_key="none", http_client=transport) as client:
+        return (await client.chat.completions.create(**body(question))).model_dump()
+
+
 async def ask_requests(question):
     return await asyncio.to_thread(lambda: requests.post(URL, json=body(question)).json())
+
+
+async def ask_in_a_child(question):
+    words = [sys.executable, "-c", "import app, asyncio, sys; print(asyncio.run(app.ask_httpx(sys.argv[1])))"]
+    child = await asyncio.create_subprocess_exec(*words, question, stdout=asyncio.subprocess.PIPE)
+    output, _ = await child.communicate()
+    return {"choices": output} if b"choices" in output else {}
 """
 TESTS = """import asyncio
 import os
@@ -83,13 +106,16 @@ from blockbuster import BlockingError
 
 import app
 
+VERB = os.environ.get("VERB", "Name")
+
 
 @pytest.mark.parametrize("ask", [
-    app.ask_httpx, app.ask_httpx2, app.ask_aiohttp, app.ask_requests, app.stream_httpx, app.stream_aiohttp,
+    app.ask_httpx, app.ask_httpx2, app.ask_aiohttp, app.ask_requests, app.ask_openai, app.ask_in_a_child,
+    app.stream_httpx, app.stream_httpx2, app.stream_aiohttp,
 ])
 def test_it(ask):
     async def several():
-        return await asyncio.gather(*[ask(f"Name a soup of {ask.__name__}.") for _ in range(2)])
+        return await asyncio.gather(*[ask(f"{VERB} a soup of {ask.__name__}.") for _ in range(2)])
 
     answers = asyncio.run(several(), debug=True)
 
@@ -102,6 +128,15 @@ def test_blocking_calls_are_seen():
 
     with pytest.raises(BlockingError):
         asyncio.run(block())
+
+
+def test_a_connection_is_refused():
+    async def connect():
+        await asyncio.open_connection("192.0.2.1", 80)
+
+    if "VERB" in os.environ:
+        with pytest.raises(OSError, match="a test has no network"):
+            asyncio.run(connect(), debug=True)
 """
 PROGRAM = """import asyncio
 import os
@@ -144,7 +179,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.mark.slow
 def test_a_suite_that_forbids_blocking_calls_is_recorded_and_replayed(site: Site, packages: str) -> None:
-    """`record`, `test` and the plugin; every call is seen, and none of the tests notices."""
+    """`record`, `test` and the plugin; every call is seen, and none of the tests notices; nor what is refused."""
     words = site.pytest("test_app.py")
     recorded = site.run("record", *words, PYTHONPATH=packages)
     approved = site.approve()
@@ -152,13 +187,18 @@ def test_a_suite_that_forbids_blocking_calls_is_recorded_and_replayed(site: Site
     tested = site.run("test", *words, PYTHONPATH=packages)
     plugin = site.plugin(PYTHONPATH=packages)
     again = site.run("record", *words, PYTHONPATH=packages)
+    changed = site.run("test", *words, PYTHONPATH=packages, VERB="List")
 
-    assert (0, True) == (recorded.code, "12 live" in recorded.err), recorded
+    assert (0, True) == (recorded.code, "18 live" in recorded.err), recorded
     assert 0 == approved.code, approved
-    assert (0, True) == (tested.code, "7 passed" in tested.out), tested
-    assert (0, True) == (plugin.code, "7 passed" in plugin.out), plugin
-    assert (0, True) == (again.code, "12 answered from snapshots" in again.err), again
-    assert (12, 12) == (served, site.server.served)
+    assert (0, True) == (tested.code, "11 passed" in tested.out), tested
+    assert (0, True) == (plugin.code, "11 passed" in plugin.out), plugin
+    assert (0, True) == (again.code, "18 answered from snapshots" in again.err), again
+    assert (1, True) == (changed.code, "GT1 the request of ask_httpx-" in changed.err), changed
+    assert "changed, and the same edit in 8 more" in changed.err
+    assert "GT5 a connection to 192.0.2.1:80 was refused" in changed.err
+    assert "BlockingError" not in changed.out + changed.err
+    assert (18, 18) == (served, site.server.served)
 
 
 @pytest.mark.slow
