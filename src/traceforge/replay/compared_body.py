@@ -122,11 +122,9 @@ def renumber_ids(body: JSON) -> JSON:
     if not isinstance(body, dict):
         return body
     copy, ids = _copy_with_ids(body)
-    if not ids.numbered:
+    if not ids.numbers:
         return body
-    for holder, name in ids.places:
-        tool_call_id = cast("str", holder[name])
-        holder[name] = ids.numbered.get(tool_call_id) or _literal(tool_call_id)
+    ids.resolve_references()
     return copy
 
 
@@ -136,23 +134,36 @@ def _literal(undefined_id: str) -> str:
 
 
 class _ToolCallIds:
-    """The ids of tool calls in a body, in the order of the conversation."""
+    """The ids of tool calls in a body, in the order of the conversation; each is replaced where it is found."""
 
     def __init__(self) -> None:
-        self.places: list[tuple[JSONObject, str]] = []  # an object, and its member that holds an id
-        self.numbered: dict[str, str] = {}  # the text that replaces each id that the body defines
+        self.numbers: dict[str, str] = {}  # the text that replaces each id that the body defines
+        self._unresolved: list[tuple[JSONObject, str]] = []  # references to ids that were not defined before them
 
     def add_definition(self, holder: JSONObject, name: str) -> None:
-        tool_call_id = self.add_reference(holder, name)
-        if tool_call_id and tool_call_id not in self.numbered:
-            self.numbered[tool_call_id] = f"[TOOL_CALL {len(self.numbered) + 1}]"
+        """Renumber the id that a member of an object defines."""
+        tool_call_id = holder.get(name)
+        if isinstance(tool_call_id, str) and tool_call_id:
+            number = self.numbers.get(tool_call_id)
+            if number is None:
+                number = self.numbers[tool_call_id] = f"[TOOL_CALL {len(self.numbers) + 1}]"
+            holder[name] = number
 
-    def add_reference(self, holder: JSONObject, name: str) -> str:
-        value = holder.get(name)
-        if not isinstance(value, str) or not value:
-            return ""
-        self.places.append((holder, name))
-        return value
+    def add_reference(self, holder: JSONObject, name: str) -> None:
+        """Renumber the id that a member of an object refers to."""
+        tool_call_id = holder.get(name)
+        if isinstance(tool_call_id, str) and tool_call_id:
+            number = self.numbers.get(tool_call_id)
+            if number is None:
+                self._unresolved.append((holder, name))
+            else:
+                holder[name] = number
+
+    def resolve_references(self) -> None:
+        """Renumber references that come before their definition, and mark those that have none."""
+        for holder, name in self._unresolved:
+            tool_call_id = cast("str", holder[name])
+            holder[name] = self.numbers.get(tool_call_id) or _literal(tool_call_id)
 
 
 def _copy_with_ids(body: JSONObject) -> tuple[JSONObject, _ToolCallIds]:
