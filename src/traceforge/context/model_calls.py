@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.capture.engine import Engine
 from traceforge.config import UPSTREAM_VARIABLE, LoadedConfig, current_folder, load_config
 from traceforge.context.model.objects import Target
 from traceforge.conversion import encode_json
@@ -27,10 +28,9 @@ from traceforge.exchange import Caller, Exchange, Headers
 from traceforge.modelio.model_call import ModelCall, ModelResponse
 from traceforge.modelio.provider_adapters import ADAPTERS, adapter_for
 
-# `capture` is imported with the first call of a model: it takes 60 ms, a tenth of the start of every `traceforge
+# The recorder is imported with the first call of a model: it takes 60 ms, a tenth of the start of every `traceforge
 # context` command, and most of them call no model.
 if TYPE_CHECKING:
-    from traceforge.capture.engine import Engine
     from traceforge.capture.hook.in_flight_call import InFlightCall
     from traceforge.capture.recorder import Recorder
 
@@ -161,8 +161,6 @@ class ModelClients:
     def _open_engine(self) -> Engine:
         with self._lock:
             if self._engine is None:
-                from traceforge.capture.engine import Engine
-
                 self._engine = Engine(self)
             return self._engine
 

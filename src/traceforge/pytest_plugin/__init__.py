@@ -13,7 +13,7 @@ where `traceforge run`, `record` or `test` started pytest.
 
 Deferred imports, in CPU time measured side by side: pytest loads this module in every project, so `plugin_gate` waits
 until there are snapshots (a third of what importing pytest itself takes). In `plugin_gate`, the printing of findings
-waits for one (0.4 of that third), and `record_run` for `--traceforge=record` (1.3 of it).
+waits for one (0.4 of that third), and `recorded_changes` for `--traceforge=record` (1.3 of it).
 """
 
 from __future__ import annotations

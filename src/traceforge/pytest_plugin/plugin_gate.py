@@ -336,36 +336,12 @@ class PluginGate:
             self._lines += _missed_lines(has_snapshots=bool(self.process.snapshots.approved_calls))
 
     def _record(self, observations: RunObservations) -> None:
-        from traceforge.report.gate_text import change_lines, policy_lines
-        from traceforge.snapshots.record.record_run import RecordedScopes, file_changes, read_candidates
+        from traceforge.pytest_plugin.recorded_changes import file_recorded_changes
 
-        snapshots = self.process.snapshots
-        candidates, unread = read_candidates(
-            snapshots,
-            observations.trace_ids,
-            observations.key_names,
-            observations.base_urls,
-            observations.trace_workers,
-        )
-        recorded = RecordedScopes(
-            observations.use_counts,
-            observations.last_use_counts,
-            observations.list_outcomes(self._name_tests(self._tests)),
-            observations.gone_cases,
-            observations.scope_starts,
-            observations.workers,
-        )
-        proposal = file_changes(snapshots, candidates, recorded)
-        replayed, live = observations.replayed, len(observations.trace_ids)
-        self._lines += [
-            f"{count(replayed, 'call')} answered from snapshots, {live} live",
-            *change_lines(proposal.changes),
-        ]
-        if unread:
-            self._fail(f"{count(unread, 'call')} could not be recorded, and cannot be approved")
-        if proposal.changes:
-            self._lines.append('next: traceforge diff, then traceforge approve --all --reason "…"')
-        self._lines += policy_lines(snapshots)
+        changes = file_recorded_changes(self.process.snapshots, observations, self._name_tests(self._tests))
+        self._lines += changes.lines
+        if changes.unread:
+            self._fail(f"{count(changes.unread, 'call')} could not be recorded, and cannot be approved")
 
 
 def _missed_lines(*, has_snapshots: bool) -> Iterator[str]:
