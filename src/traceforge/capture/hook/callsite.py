@@ -19,8 +19,8 @@ import sysconfig
 from collections.abc import Sequence
 from types import FrameType
 
-from .beside_loop import running_loop
 from .task_frames import root_frame, waiting_frames
+from .worker_thread import running_loop
 
 FRAMES_MAX = 400  # A stack may be deep where an application recurses; its own line is near the top.
 _INTERACTIVE = frozenset({"<stdin>", "<string>"})  # code that was typed, or given to `python -c`

@@ -18,8 +18,8 @@ import time
 from collections import deque
 from typing import Any
 
-from .beside_loop import running_loop
 from .frames import write_frame
+from .worker_thread import running_loop
 
 WAITING_BYTES_MAX = 64 << 20  # What may wait in memory; beyond it, calls are counted as lost.
 CONNECT_S = 1.0  # How long a process waits for a connection; the system queues, so it hardly ever does.
@@ -192,7 +192,7 @@ def make_socket(address: str) -> tuple[socket.socket, Any]:
 
 
 def connect(address: str) -> socket.socket:
-    """A connection to an address. Waits for it: call it beside an event loop, not in it."""
+    """A connection to an address. Blocks until it is open: call it in a worker thread, not in an event loop."""
     connection, target = make_socket(address)
     try:
         connection.settimeout(CONNECT_S)

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from .beside_loop import do_beside_loop, run_beside_loop
 from .in_flight_call import CLIENT_LEFT, CUT, FAILED, HeaderPairs, InFlightCall
 from .pytest_scopes import current_scope
 from .replayed_response import ReplayedResponse, make_refusal
 from .watcher import Watcher
+from .worker_thread import run_in_worker, submit_to_worker
 
 ERROR_LENGTH_MAX = 500
 READ_ON = "the application reads on in a stream that it left early when it was recorded"
@@ -92,14 +92,14 @@ class GuardedCall:
     async def replay_async(self, body: bytes) -> Any:
         """As `replay`, while the event loop goes on. A call that is cancelled meanwhile is still looked up."""
         try:
-            return await run_beside_loop(self.replay, body)
+            return await run_in_worker(self.replay, body)
         except (
             GeneratorExit
         ):  # Its loop was closed. This is the garbage collector, perhaps that of the end of Python,
             self.defer_end()  # where a thread would never start, and who starts it would wait for it forever.
             raise
         except BaseException as exc:
-            do_beside_loop(partial(self.end_cancelled, exc))
+            submit_to_worker(partial(self.end_cancelled, exc))
             raise
 
     def refuse(self, exc: BaseException) -> ReplayedResponse:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from .beside_loop import running_loop
+from .worker_thread import running_loop
 
 FRAMES_MAX = 400  # of one task, as in `callsite.py`
 TASKS_MAX = 20  # that wait for one another

@@ -25,8 +25,8 @@ from support.loopback_models import chat_events
 from support.replay_player import make_player
 from support.upstream import ScriptedResponse, Upstream, upstream
 from support.wire_transcripts import CHAT
-from traceforge.capture.hook.beside_loop import do_beside_loop, run_beside_loop, running_loop
 from traceforge.capture.hook.callsite import CallSites
+from traceforge.capture.hook.worker_thread import run_in_worker, running_loop, submit_to_worker
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import run_command
@@ -203,11 +203,9 @@ def test_work_beside_a_loop_keeps_its_order_and_its_errors() -> None:
         return number
 
     async def main() -> list[int | BaseException]:
-        results = await asyncio.gather(
-            *[run_beside_loop(work, number) for number in range(6)], return_exceptions=True
-        )
-        do_beside_loop(lambda: order.append(6))
-        await run_beside_loop(work, 7)
+        results = await asyncio.gather(*[run_in_worker(work, number) for number in range(6)], return_exceptions=True)
+        submit_to_worker(lambda: order.append(6))
+        await run_in_worker(work, 7)
         return results
 
     results = asyncio.run(main())
@@ -219,7 +217,7 @@ def test_work_beside_a_loop_keeps_its_order_and_its_errors() -> None:
 
 def test_work_without_a_loop_of_asyncio_is_done_at_once() -> None:
     """A coroutine of trio, or one that is stepped by hand."""
-    coroutine = run_beside_loop(threading.get_ident)
+    coroutine = run_in_worker(threading.get_ident)
 
     with pytest.raises(StopIteration) as stop:
         coroutine.send(None)
@@ -275,7 +273,7 @@ def test_a_coroutine_of_another_library_inside_a_loop_waits_for_no_future(monkey
 
     async def step(library: str) -> bool:
         monkeypatch.setattr(sniffio, "current_async_library", lambda: library, raising=False)
-        coroutine = run_beside_loop(threading.get_ident)
+        coroutine = run_in_worker(threading.get_ident)
         try:
             coroutine.send(None)
         except StopIteration as stop:

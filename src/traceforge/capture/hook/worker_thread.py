@@ -1,4 +1,4 @@
-"""Work that may wait, beside an event loop.
+"""A worker thread for functions that may block, so that an event loop does not wait for them.
 
 In: a function that may block (a lookup in files, a query to the parent process), from a coroutine. Out: its result;
 the loop goes on meanwhile. Never: runs two functions at the same time, or in another order than they came: identical
@@ -25,8 +25,11 @@ def running_loop() -> Any:
     return None if get_running_loop is None else get_running_loop()
 
 
-async def run_beside_loop(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of a function. In a coroutine that asyncio does not run, as one of trio, it is called at once."""
+async def run_in_worker(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function in the worker thread, and return its result.
+
+    In a coroutine that asyncio does not run, such as one of trio, it is called at once, in this thread.
+    """
     loop = running_loop()
     if loop is None or _is_of_another_library():
         return function(*args)
@@ -35,10 +38,10 @@ async def run_beside_loop(function: Callable[..., Any], *args: Any) -> Any:
     def work() -> None:
         try:
             result, error = function(*args), None
-        except BaseException as exc:  # noqa: BLE001 (it belongs to whoever waits)
+        except BaseException as exc:  # noqa: BLE001 (it is raised in the coroutine that waits)
             result, error = None, exc
         with suppress(RuntimeError):  # The loop is closed: nobody waits.
-            loop.call_soon_threadsafe(_settle, future, result, error)
+            loop.call_soon_threadsafe(_resolve, future, result, error)
 
     _worker.add(work)
     return await future
@@ -56,13 +59,13 @@ def _is_of_another_library() -> bool:
         return False
 
 
-def do_beside_loop(function: Callable[[], object]) -> None:
-    """Call a function after those that wait already; do not wait for it. It must not raise."""
+def submit_to_worker(function: Callable[[], object]) -> None:
+    """Call a function in the worker thread, after those that wait already. It must not raise; nobody waits for it."""
     _worker.add(function)
 
 
-def _settle(future: Any, result: Any, error: BaseException | None) -> None:
-    if future.done():  # Whoever waited for it was cancelled.
+def _resolve(future: Any, result: Any, error: BaseException | None) -> None:
+    if future.done():  # The coroutine that waited for it was cancelled.
         return
     if error is None:
         future.set_result(result)
@@ -103,7 +106,7 @@ _worker = _Worker()
 
 
 def _reset_in_child() -> None:
-    """What waits is the parent's, as is the thread."""
+    """The waiting functions, and the thread, belong to the parent process."""
     global _worker  # noqa: PLW0603 (one for the process)
     _worker = _Worker()
 
