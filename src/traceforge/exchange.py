@@ -76,7 +76,7 @@ class Exchange(Struct, frozen=True, array_like=True):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Exchange:
-        """Read what `to_bytes` wrote."""
+        """The exchange that `to_bytes` or `write_to` wrote."""
         return decode_msgpack(data, Exchange)
 
 

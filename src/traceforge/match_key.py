@@ -49,7 +49,7 @@ _CONFLICT_HINT = "Keep one id, and record the calls of the other branch again wi
 
 
 class KeyIdShape(Struct, forbid_unknown_fields=True):
-    """The content of `match-key.json`."""
+    """`match-key.json`: which match key the calls were recorded under."""
 
     version: Literal["1.0.0"]
     id: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$(?!\n)", description="32 hex digits")]
@@ -72,7 +72,7 @@ def make_key_id(key: bytes) -> str:
 
 
 def write_key_id(key: bytes) -> bytes:
-    """The content of `match-key.json`."""
+    """The bytes of `match-key.json` for this key."""
     return ecmascript_bytes({"version": VERSION, "id": make_key_id(key)}, indent=2) + b"\n"
 
 

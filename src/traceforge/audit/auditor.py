@@ -64,7 +64,7 @@ class AuditReport(Struct):
         self.notes += tree.notes
 
     def to_json(self) -> dict[str, JSON]:
-        """As `--json` prints it."""
+        """The fields that the command's `--json` prints."""
         return {
             "ok": not self.findings,
             "exit_code": int(self.exit_code),

@@ -39,13 +39,13 @@ class IdleCapture:
 
 @contextmanager
 def capture(*, session: str = "", sink: object = None) -> Iterator[IdleCapture]:
-    """Warn, and record nothing."""
+    """Warn that a subinterpreter records nothing, and return a capture without calls."""
     warnings.warn(MESSAGE, RuntimeWarning, stacklevel=3)
     yield IdleCapture()
 
 
 def install(*, session: str = "", sink: object = None) -> IdleCapture:
-    """Warn, and record nothing."""
+    """Warn that a subinterpreter records nothing, and return a capture without calls."""
     warnings.warn(MESSAGE, RuntimeWarning, stacklevel=2)
     return IdleCapture()
 

@@ -1,8 +1,8 @@
 """Hosts to which libraries connect by themselves: telemetry, start-up downloads, and look-ups of credentials.
 
-In: a host. Out: whether it is one of these: a refused connection to it is no finding, and a project that records all
-HTTP does not record it. Never: opens one: in a test, the connection is refused like any other, and these libraries
-work without it. No host at which a model answers is in the list.
+In: a host. Out: whether it is one of these: a refused connection to it is not a finding, and a project that records
+all HTTP does not record it. Never: opens one: in a test, the connection is refused like any other, and these
+libraries work without it. No host at which a model answers is in the list.
 
 docs/reference/offline-lists.md has the same list; a test keeps the two equal.
 """

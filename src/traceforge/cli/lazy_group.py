@@ -54,7 +54,7 @@ class LazyGroup(SuggestingGroup):
     table: ClassVar[CommandTable]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, sorted."""
+        """The names of all commands, sorted; none is loaded."""
         return sorted(name for section in self.table.values() for name in section)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -20,7 +20,7 @@ from click.shell_completion import (
 
 class _CompletesFiles(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        """Files, where a word is no option and nothing else is known about it."""
+        """Complete a word as a file name, unless it is an option or its command completes it."""
         items = super().get_completions(args, incomplete)
         return items if items or incomplete.startswith("-") else [CompletionItem(incomplete, type="file")]
 

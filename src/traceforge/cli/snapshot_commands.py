@@ -1,4 +1,4 @@
-"""`traceforge snapshot`: approved snapshots."""
+"""`traceforge snapshot`: list, show, verify and change approved snapshots."""
 
 from __future__ import annotations
 

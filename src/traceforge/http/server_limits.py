@@ -220,7 +220,7 @@ class _ClosingOrder(Generic[ConnectionT]):
         return sum(map(len, self._by_phase.values()))
 
     def pop(self) -> ConnectionT:
-        """Remove the next one."""
+        """Remove the connection that makes room first, and return it."""
         first_heads = self._by_phase[RequestPhase.FIRST_HEAD]
         if len(self) - len(first_heads) > self._heads_max:
             first_heads = []

@@ -40,7 +40,7 @@ def error_body(error: BadRequest) -> dict[str, Any]:
 
 
 def messages(request: ApiRequest) -> ApiReply:
-    """`POST /v1/messages`."""
+    """Answer `POST /v1/messages`, streamed or not."""
     body = request.body
     refuse_options(body, MESSAGES)
     choice, tools = _read_tool_choice(body.get("tool_choice") or {}, list(_read_tools(body.get("tools") or [])))

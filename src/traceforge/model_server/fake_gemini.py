@@ -53,7 +53,7 @@ def error_body(error: BadRequest) -> dict[str, Any]:
 
 
 def generate(request: ApiRequest) -> ApiReply:
-    """`POST /v1/models/MODEL:generateContent`."""
+    """Answer `POST /v1/models/MODEL:generateContent`, streamed or not."""
     generation, answers = _generate_answers(request)
     candidates = [
         _candidate(answer, [{"text": answer.text}, *_call(answer)], index, last=True)
@@ -81,12 +81,12 @@ def stream(request: ApiRequest) -> ApiReply:
 
 
 def embed(request: ApiRequest) -> ApiReply:
-    """`POST /v1/models/MODEL:embedContent`."""
+    """Answer `POST /v1/models/MODEL:embedContent` with one embedding."""
     return json_reply({"embedding": _embedding(request, request.body)})
 
 
 def embed_batch(request: ApiRequest) -> ApiReply:
-    """`POST /v1/models/MODEL:batchEmbedContents`. The SDK sends it for one text, too."""
+    """Answer `POST /v1/models/MODEL:batchEmbedContents`. The SDK sends it for one text, too."""
     return json_reply({"embeddings": [_embedding(request, item) for item in request.body.get("requests") or []]})
 
 

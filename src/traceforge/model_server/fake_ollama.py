@@ -42,7 +42,7 @@ def error_body(error: BadRequest) -> dict[str, Any]:
 
 
 def chat(request: ApiRequest) -> ApiReply:
-    """`POST /api/chat`."""
+    """Answer `POST /api/chat`, streamed or not."""
     body = request.body
     refuse_options(body, OLLAMA_CHAT)
     tools = [
@@ -67,7 +67,7 @@ def _message(text: str, call: GeneratedToolCall | None = None, **thinking: str) 
 
 
 def generate(request: ApiRequest) -> ApiReply:
-    """`POST /api/generate`."""
+    """Answer `POST /api/generate`, streamed or not."""
     body = request.body
     refuse_options(body, OLLAMA_GENERATE)
     prompts = [
@@ -92,7 +92,7 @@ def _thinking(request: ApiRequest) -> dict[str, str]:
 
 
 def embed(request: ApiRequest) -> ApiReply:
-    """`POST /api/embed`."""
+    """Answer `POST /api/embed` with an embedding of each text."""
     body = request.body
     texts = body.get("input") or ""
     texts = texts if isinstance(texts, list) else [texts]

@@ -49,7 +49,7 @@ def error_body(error: BadRequest) -> dict[str, Any]:
 
 
 def chat(request: ApiRequest) -> ApiReply:
-    """`POST /v1/chat/completions`."""
+    """Answer `POST /v1/chat/completions`, streamed or not."""
     body = request.body
     refuse_options(body, CHAT)
     check_stream_options(body)

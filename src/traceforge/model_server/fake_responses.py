@@ -33,7 +33,7 @@ ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "
 
 
 def responses(request: ApiRequest) -> ApiReply:
-    """`POST /v1/responses`."""
+    """Answer `POST /v1/responses`, streamed or not."""
     body = request.body
     refuse_options(body, RESPONSES)
     if LOGPROBS in (body.get("include") or []):

@@ -12,7 +12,7 @@ from traceforge.canon import JSON, number_text
 
 
 class Undefined:
-    """The type of `UNDEFINED`."""
+    """JavaScript's undefined: a member that an object does not have."""
 
 
 UNDEFINED: Final = Undefined()

@@ -127,7 +127,7 @@ class OpenAIAdapter(ProviderAdapter):
 
 
 class AnthropicAdapter(ProviderAdapter):
-    """Calls Anthropic's messages API."""
+    """Calls Anthropic's messages API, with the key in `x-api-key`."""
 
     dialect = Dialect.ANTHROPIC
     kind = EndpointKind.MESSAGES
@@ -139,7 +139,7 @@ class AnthropicAdapter(ProviderAdapter):
 
 
 class GeminiAdapter(ProviderAdapter):
-    """Calls Gemini's generateContent API."""
+    """Calls Gemini's generateContent API, with the key in `x-goog-api-key`."""
 
     dialect = Dialect.GEMINI
     kind = EndpointKind.GENERATE

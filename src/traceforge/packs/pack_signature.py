@@ -44,7 +44,7 @@ class SignedFile(Struct, forbid_unknown_fields=True):
 
 
 class PackSignature(Struct, forbid_unknown_fields=True):
-    """The content of `<pack>.sig.json`."""
+    """`<pack>.sig.json`: the signed files, and who signed them."""
 
     version: NonEmptyText
     files: list[SignedFile]
@@ -59,7 +59,7 @@ class VerifiedSignature(NamedTuple):
     trusted: bool  # whether it was made with the required key; without one, anyone could have made it
 
     def to_json(self) -> JSONObject:
-        """As `--json` prints it."""
+        """The fields that the command's `--json` prints."""
         return {"key": self.key, "trusted": self.trusted}
 
 

@@ -72,7 +72,7 @@ class PluginGate:
         self._is_answering = self._was_resumed = self._stands_down = False
 
     def open(self) -> None:
-        """Load the snapshots."""
+        """Load and verify the snapshots; a problem ends pytest as wrong usage."""
         if self._mode == RECORD and is_ci():
             raise pytest.UsageError(
                 "--traceforge=record writes files, and CI is set. Run it on your machine and commit the result."
@@ -164,7 +164,7 @@ class PluginGate:
         return [message for project, message in rows if project == self.project]
 
     def release(self) -> None:
-        """Answer no more calls."""
+        """Stop answering calls, if this gate ever did."""
         if self._was_resumed:
             self.process.release()
 

@@ -54,7 +54,7 @@ def _bearer(text: bytes, start: int, _: int) -> ByteRange | None:
 
 
 def _is_basic(value: bytes) -> bool:
-    """Base64 of `user:password`."""
+    """Whether this is Base64 of `user:password`."""
     try:
         user, colon, password = base64.b64decode(value, validate=True).partition(b":")
     except (binascii.Error, ValueError):
@@ -115,7 +115,7 @@ _USERINFO = LazyPattern(rb"://([^\x00\s/?#@\"'<>\\]{0,256}:[^\x00\s/?#@\"'<>\\]{
 
 
 def _userinfo(text: bytes, start: int, _: int) -> ByteRange | None:
-    """`scheme://user:password@host`."""
+    """User and password in `scheme://user:password@host`."""
     match = _USERINFO.match(text, start)
     if match is None or is_placeholder(match[1]) or b"{" in match[1]:
         return None

@@ -139,7 +139,7 @@ def _redact_inner_frames(finder: SecretFinder, data: bytes, path: str, depth: in
 def _redact_objects(
     finder: SecretFinder, payloads: dict[int, _Payload], path: str, log: list[Redaction]
 ) -> dict[int, _Payload]:
-    """The payloads that changed."""
+    """Redact JSON payloads together, and return those that changed."""
     events: list[JSON] = [payload.value for payload in payloads.values()]
     edited, divided = redact_joined_texts(finder, events)
     cleaned = redact_json(finder, events, path)

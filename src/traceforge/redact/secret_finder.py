@@ -140,10 +140,10 @@ class SecretFinder:
         """Whether this header is known to hold nothing."""
         if header in self.clean_headers:
             return True
-        known = self._find_knowing_finder(len(header[0]) + len(HEADER_SEPARATOR) + len(header[1]))
-        return known is not None and known.is_clean_header(header)
+        base_finder = self._find_base_finder(len(header[0]) + len(HEADER_SEPARATOR) + len(header[1]))
+        return base_finder is not None and base_finder.is_clean_header(header)
 
-    def _find_knowing_finder(self, length: int) -> SecretFinder | None:
+    def _find_base_finder(self, length: int) -> SecretFinder | None:
         """The finder without the repeated values, if none of them fits into a text of so many characters."""
         if self.repeated_values is None or length >= self.repeated_values.length_min:
             return None
@@ -191,9 +191,9 @@ class SecretFinder:
         return kind
 
     def _classify_name(self, name: str) -> NameKind:
-        known = self._find_knowing_finder(len(name))
-        if known is not None:
-            return known.find_name_kind(name)
+        base_finder = self._find_base_finder(len(name))
+        if base_finder is not None:
+            return base_finder.find_name_kind(name)
         if self.find_secrets_in_line(encode(name)):
             return NameKind.SECRET
         return NameKind.FIELD if fold_name(name) in self._fields else NameKind.PLAIN
@@ -208,9 +208,9 @@ class SecretFinder:
         return kind
 
     def _classify_header(self, name: str) -> HeaderKind:
-        known = self._find_knowing_finder(len(name))
-        if known is not None:
-            return known.find_header_kind(name)
+        base_finder = self._find_base_finder(len(name))
+        if base_finder is not None:
+            return base_finder.find_header_kind(name)
         if self.find_name_kind(name) == NameKind.SECRET:
             return HeaderKind.PLAIN  # It is scanned with its value.
         if fold_name(name) in self._fields:
@@ -256,5 +256,5 @@ def encode(text: str) -> bytes:
 
 
 def decode(data: bytes) -> str:
-    """The inverse of `encode`."""
+    """The text that `encode` made these bytes of."""
     return data.decode("utf-8", "surrogatepass")

@@ -96,11 +96,9 @@ class ScopedVolatileRules(VolatileRules):
         return bool(self._declarations)
 
     def find_rules(self, tests: tuple[str, ...], model: str) -> VolatileRules:
-        """As `VolatileRules.find_rules`."""
         return self._rules(tests, find_model_pattern(model, self._config.models))
 
     def list_tests(self, scope: str) -> tuple[str, ...]:
-        """As `VolatileRules.list_tests`."""
         return self._tests(scope)
 
     def _match_tests(self, scope: str) -> tuple[str, ...]:

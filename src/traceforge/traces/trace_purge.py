@@ -51,7 +51,9 @@ def purge_traces(traces_dir: str, ids: Collection[str]) -> PurgedTraces:
             trace_id for path in spool.find_segments(traces_dir) for trace_id in spool.blank_frames(path, purged_ids)
         ]
         files = [trace_id for trace_id, path in list(_find_files(traces_dir, purged_ids)) if _unlink(path)]
-        segments = [held for path, held in list(_find_damaged_segments(traces_dir, purged_ids)) if _unlink(path)]
+        segments = [
+            matches for path, matches in list(_find_damaged_segments(traces_dir, purged_ids)) if _unlink(path)
+        ]
         archived = [
             trace_id
             for path in trace_archive.find_archives(traces_dir)
@@ -84,8 +86,8 @@ def _find_damaged_segments(traces_dir: str, ids: frozenset[str]) -> Iterator[tup
         for entry in list_folder(os.path.join(traces_dir, spool.SPOOL_FOLDER)):
             if entry.name.endswith(spool_drain.DAMAGED_SUFFIX):
                 data = read_file(entry.path, follow_links=False)
-                if held := {trace_id for trace_id in ids if trace_id.encode() in data}:
-                    yield entry.path, held
+                if matches := {trace_id for trace_id in ids if trace_id.encode() in data}:
+                    yield entry.path, matches
 
 
 def _rewrite_archive(traces_dir: str, path: str, ids: frozenset[str]) -> list[str]:

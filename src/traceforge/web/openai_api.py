@@ -73,13 +73,13 @@ ENDPOINTS = {kind.path: kind for kind in (_CHAT, _RESPONSES)}
 
 
 class OpenAIApi:
-    """The endpoints of `/v1`."""
+    """The endpoints of `/v1`, which speak as OpenAI's API does."""
 
     def __init__(self, application: StoreApplication) -> None:
         self._application = application
 
     def routes(self) -> list[Route]:
-        """The routes below `/v1`."""
+        """The routes, with paths below `/v1`."""
         return [
             *(Route(kind.path, partial(self._respond, kind), methods=["POST"]) for kind in ENDPOINTS.values()),
             Route("/models", self._list_models),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class OperationApi:
-    """The endpoints of `/v2`."""
+    """The endpoints of `/v2`: one for each operation of the context store."""
 
     def __init__(self, application: StoreApplication) -> None:
         self._application = application

@@ -192,7 +192,7 @@ class _CassetteEvents:
 
 
 def digest_file(path: str) -> str:
-    """What tells whether a cassette changes; "" where there is no such file."""
+    """A digest that differs where a cassette was changed; "" if the file cannot be read."""
     try:
         with open(path, "rb") as file:
             data = file.read()

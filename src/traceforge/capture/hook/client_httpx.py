@@ -231,7 +231,7 @@ def _make_sync_streams(module: Any) -> tuple[type[Any], type[Any]]:
 
 
 def _make_async_streams(module: Any) -> tuple[type[Any], type[Any]]:
-    """As `_make_sync_streams`."""
+    """The streams of `_make_sync_streams`, for the asynchronous client."""
 
     class AsyncResponseStream(module.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, stream: Any, call: GuardedCall, length: BodyLength) -> None:

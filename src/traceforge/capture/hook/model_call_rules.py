@@ -103,7 +103,7 @@ def is_model_call(method: str, url: str, hosts: WatchedHosts = NO_HOSTS) -> bool
 
 
 def is_at_known_host(url: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
-    """Whether a call is watched because of its host, whatever it asks for."""
+    """Whether a call is watched because of its host, with any method and path."""
     try:
         parts = urlsplit(url)
         return is_known_host(parts.netloc, hosts) and not re.search(_TELEMETRY, unquote(parts.path))

@@ -60,7 +60,7 @@ def paced_chunks(response: ReplayedResponse) -> Iterator[bytes]:
 
 
 async def paced_chunks_async(response: ReplayedResponse) -> AsyncIterator[bytes]:
-    """As `paced_chunks`."""
+    """The same for a coroutine: its event loop goes on while a chunk is not due."""
     began = time.monotonic()
     for due_s, data in _due_chunks(response):
         wait_s = began + due_s - time.monotonic()

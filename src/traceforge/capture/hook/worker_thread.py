@@ -60,7 +60,7 @@ def _is_of_another_library() -> bool:
 
 
 def submit_to_worker(function: Callable[[], object]) -> None:
-    """Call a function in the worker thread, after those that wait already. It must not raise; nobody waits for it."""
+    """Call a function in the worker thread, after those that wait already. It must not raise."""
     _worker.add(function)
 
 

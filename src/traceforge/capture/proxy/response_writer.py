@@ -39,7 +39,7 @@ SIZED, CHUNKED = ResponseFraming(False, False), ResponseFraming(True, False)
 
 
 class ResponseWriter:
-    """Serializes complete responses."""
+    """Serializes complete responses as HTTP/1.1, and remembers the bytes of each recording that was played."""
 
     def __init__(self) -> None:
         self._remembered: dict[tuple[str, bool], SerializedResponse] = {}

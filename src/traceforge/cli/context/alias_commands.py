@@ -95,7 +95,7 @@ def _read_target(text: str) -> Target:
 
 
 def _parse_target(text: str) -> JSON:
-    """provider/model, or provider/model=WEIGHT."""
+    """Read a target: `provider/model`, or `provider/model=WEIGHT`."""
     named, equals, weight = text.partition("=")
     provider, _, model = named.partition("/")
     if provider not in PROVIDERS or not model:

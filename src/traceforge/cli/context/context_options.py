@@ -318,7 +318,7 @@ upstream_option = click.option(
 
 
 def read_upstreams(values: tuple[str, ...]) -> dict[str, str]:
-    """Read NAME=URL of --upstream."""
+    """Read the values of `--upstream`, each `NAME=URL`, by name."""
     upstreams: dict[str, str] = {}
     for text in values:
         name, equals, url = text.partition("=")

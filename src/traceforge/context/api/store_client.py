@@ -133,7 +133,7 @@ class AsyncClient(AsyncClientMethods):
     async def open(
         cls, target: str, *, keys: str | None = None, project_id: str | None = None, traces_dir: str | None = None
     ) -> Self:
-        """As `Client.open`."""
+        """Open a database in this process, as `Client.open` does."""
         transport = await asyncio.to_thread(_open_transport, target, keys, project_id, traces_dir)
         return cls(AsyncEmbeddedTransport(transport))
 
@@ -141,7 +141,7 @@ class AsyncClient(AsyncClientMethods):
     async def connect(
         cls, url: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S, allow_http: bool = False
     ) -> Self:
-        """As `Client.connect`."""
+        """Connect to a server, as `Client.connect` does."""
         return cls(AsyncHTTPTransport(ServerAddress(url, api_key, allow_http=allow_http), timeout_s))
 
     async def close(self) -> None:

@@ -22,7 +22,7 @@ class PC1:
     revision = "pc_1"
 
     def order(self, sources: Sequence[BlockSource]) -> list[BlockSource]:
-        """Keep the causal order."""
+        """The order of the manifest is the causal order."""
         return list(sources)
 
     def start(self) -> CompilerState:

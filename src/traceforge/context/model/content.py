@@ -109,7 +109,7 @@ def join_metadata(metadata: bytes, content: bytes) -> bytes:
 
 
 def split_metadata(data: bytes) -> tuple[Metadata, bytes]:
-    """Split what `join_metadata` joined."""
+    """The metadata and the content that `join_metadata` joined."""
     if data.startswith(_NO_METADATA):
         return {}, data[len(_NO_METADATA) :]
     length, _, body = data.partition(b"\n")

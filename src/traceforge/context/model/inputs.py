@@ -56,13 +56,13 @@ class _Body(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class NewProject(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """POST /projects."""
+    """The body of POST /projects."""
 
     name: Name
 
 
 class NewApiKey(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """POST /api-keys."""
+    """The body of POST /api-keys."""
 
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=3)]
     label: Label = ""
@@ -81,7 +81,7 @@ class NewArtifact(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class NewBundle(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """POST /bundles."""
+    """The body of POST /bundles."""
 
     items: Annotated[list[BundleItem], Meta(max_length=10_000)]
     metadata: Metadata = {}
@@ -102,7 +102,7 @@ class SessionChange(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True
 
 
 class NewBranch(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """POST /sessions/{id}/branches: a fork."""
+    """The body of POST /sessions/{id}/branches: a fork."""
 
     fork_from_branch_id: BranchId
     fork_from_event_id: EventId | None = None  # None: at the head.
@@ -125,7 +125,7 @@ class NewEvent(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Append(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """POST /sessions/{id}/branches/{id}/events."""
+    """The body of POST /sessions/{id}/branches/{id}/events."""
 
     expected_version: Count
     expected_head_event_id: EventId | None
@@ -145,7 +145,7 @@ class Merge(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class NewSnapshot(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """POST /sessions/{id}/branches/{id}/snapshots."""
+    """The body of POST /sessions/{id}/branches/{id}/snapshots."""
 
     prompt_compiler_revision: CompilerRevision | None = None
 
@@ -174,14 +174,14 @@ class NewResponse(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class NewAlias(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """POST /model-aliases."""
+    """The body of POST /model-aliases."""
 
     name: AliasName
     targets: Annotated[list[Target], Meta(min_length=1, max_length=100)]
 
 
 class NewRelease(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """POST /model-aliases/{name}/releases."""
+    """The body of POST /model-aliases/{name}/releases."""
 
     targets: Annotated[list[Target], Meta(min_length=1, max_length=100)]
 

@@ -26,9 +26,9 @@ def select_revision(choices: Sequence[RevisionT], name: str, noun: str, *, reaso
     for choice in choices:
         if choice.revision == name:
             return choice
-    known = ", ".join(choice.revision for choice in choices)
+    names = ", ".join(choice.revision for choice in choices)
     raise StoreRefused(
-        f"there is no {noun} revision {name}: this version knows {known}",
+        f"there is no {noun} revision {name}: this version knows {names}",
         reason=reason,
         param=param,
         hint="Name one of them, or install a version that knows it.",

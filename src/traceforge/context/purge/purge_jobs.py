@@ -276,8 +276,8 @@ def _note_traces(tx: StoreTransaction, job: AnyRow, removed: Collection[str], pe
     if count:
         others.append(replace(count_removed(_TRACE, [*ids, *removed]), count=count))
     tx.execute(update(receipts).where(own).values(removed=encode_json(others).decode()))
-    left = encode_json(sorted(pending)).decode() if pending else None
-    tx.execute(update(purge_jobs).where(purge_jobs.c.id == job.id).values(pending=left))
+    pending_ids = encode_json(sorted(pending)).decode() if pending else None
+    tx.execute(update(purge_jobs).where(purge_jobs.c.id == job.id).values(pending=pending_ids))
 
 
 def _commit_purge(store: Store, job_id: str) -> None:

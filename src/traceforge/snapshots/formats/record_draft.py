@@ -81,7 +81,7 @@ def draft_record(
     """Draft the record of a call; `response` is None where the provider answered with an error.
 
     `is_left_early`: the application closed the stream before its end, which has the finish reason and the usage.
-    `adopted_from`: see `raw_response`; an answer that nobody gave to this request is not gated.
+    `adopted_from`: see `raw_response`; an answer to another request is not gated.
     """
     unsupported = _find_unsupported(request, response)
     if unsupported or response is None:

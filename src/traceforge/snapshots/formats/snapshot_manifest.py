@@ -47,7 +47,7 @@ class ManifestEntry(Struct, forbid_unknown_fields=True):
 
 
 class Manifest(Struct, forbid_unknown_fields=True):
-    """The content of `manifest.json`."""
+    """`manifest.json`: every approved record of the tree, with its hash."""
 
     version: str
     created_at: Timestamp

@@ -92,7 +92,7 @@ class GateFinding(NamedTuple):
     later_calls: int = 0  # of the same tests, which continue a conversation that this finding is about
 
     def to_json(self) -> JSONObject:
-        """As `--json` prints it."""
+        """The fields that the command's `--json` prints."""
         return {
             **self.finding.to_json(),
             "calls": self.calls,

@@ -88,7 +88,7 @@ class RunObservations(Struct):
 
     @property
     def snapshot_ids(self) -> set[str]:
-        """The snapshots that answered."""
+        """The ids of the snapshots that answered a call."""
         return {name for _, name, _ in self.uses}
 
     @property
@@ -115,7 +115,7 @@ class RunObservations(Struct):
 
     @classmethod
     def from_builtins(cls, value: object) -> RunObservations:
-        """The inverse of `to_builtins`."""
+        """The observations that another process sent with `to_builtins`."""
         return convert(value, RunObservations)
 
 

@@ -151,7 +151,7 @@ class SuiteProcess:
         return [request.message for request in self._unreported[seen_before:]]
 
     def release(self) -> None:
-        """Answer no more calls."""
+        """Stop the capture and the children: model calls are neither answered nor refused from now on."""
         self._children.stop()
         self._capture.stop()
 

@@ -44,7 +44,7 @@ class Divergence:
     word: int | None = None  # from 1; None if it is not in a text
 
     def to_json(self) -> JSONObject:
-        """As `--json` prints it."""
+        """The fields that the command's `--json` prints."""
         return {"path": self.path, "word": self.word, "before": self.before, "after": self.after}
 
 

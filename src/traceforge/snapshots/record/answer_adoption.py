@@ -5,7 +5,7 @@ recorded answer of an imported snapshot of the same test, and the call as a cand
 its answer with the label `adopted_from`. Never: calls a provider, adopts the answer of a snapshot that was recorded
 live, or adopts one recorded call twice in a run of a test.
 
-Of the imported calls of the test, the one with the nearest request is taken: the same prompt, before an edited one,
+Of the imported calls of the test, the one with the nearest request is adopted: the same prompt, before an edited one,
 before another one. Of other prompts, the first that was recorded is taken. Calls of cassettes that belong to no known
 test come last, and only for the same or an edited prompt.
 """
@@ -79,8 +79,8 @@ class AnswerAdopter:
         """The answer of an imported call that is like this one; None where there is none."""
         test = caller.scope, caller.worker
         with self._lock:
-            taken = [call.recording for call in self._calls if call.test == test]
-            recording = self._find_like(request, caller.scope, library, taken)
+            adopted = [call.recording for call in self._calls if call.test == test]
+            recording = self._find_like(request, caller.scope, library, adopted)
             if recording is None:
                 return None
             candidate = self._make_candidate(sent, caller, self._sources[recording.name])
@@ -88,13 +88,13 @@ class AnswerAdopter:
         return make_recorded_response(candidate.raw_response)
 
     def _find_like(
-        self, request: KeyedRequest, scope: str, library: Library, taken: Sequence[Recording]
+        self, request: KeyedRequest, scope: str, library: Library, adopted: Sequence[Recording]
     ) -> Recording | None:
         for place in dict.fromkeys((scope, "")):
             free = [
                 recording
                 for recording in library.recordings_in_scope(place)
-                if self._is_free(recording, taken) and not library.has_answered(recording)
+                if self._is_free(recording, adopted) and not library.has_answered(recording)
             ]
             ranked = [
                 (distance, position, recording)
@@ -106,13 +106,13 @@ class AnswerAdopter:
                 return min(ranked, key=lambda candidate: candidate[:2])[2]
         return None
 
-    def _is_free(self, recording: Recording, taken: Sequence[Recording]) -> bool:
+    def _is_free(self, recording: Recording, adopted: Sequence[Recording]) -> bool:
         """Whether the test has not adopted the call as often as it was recorded."""
         source = self._sources.get(recording.name)
         if source is None:
             return False
         calls = source.call_counts.get(recording.scope, 1) if recording.repeats else 1
-        return taken.count(recording) < max(1, calls)
+        return adopted.count(recording) < max(1, calls)
 
     def _make_candidate(self, sent: SentRequest, caller: Caller, source: ApprovedCall) -> Candidate:
         """The call with the request of this run and the recorded answer; its trace is composed and never stored."""
@@ -172,7 +172,7 @@ def _adopt_answer(raw: RawResponse, answer: RawResponse, adopted_from: str) -> R
 
 
 def _move_echoes(answer: RawResponse, redactions: Sequence[JSONObject]) -> Iterator[JSON]:
-    """The echoes of an answer, where the values now stand in the request; one whose value is gone is left out."""
+    """The echoes of an answer, with the places of their values in this request; others are left out."""
     old_places = dict(_number_places(answer.redactions("request")))
     places = dict(_number_places(redactions))
     by_fingerprint = {entry["fingerprint"]: place for place, entry in places.items() if "fingerprint" in entry}

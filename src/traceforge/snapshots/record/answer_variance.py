@@ -49,7 +49,7 @@ class CallVariance(NamedTuple):
         return f"{source.get('file')}:{source.get('line')}{function}"
 
     def to_json(self) -> JSONObject:
-        """As `--json` prints it."""
+        """The fields that the command's `--json` prints."""
         return {
             "trace": self.call.trace_id,
             "source": self.call.source,

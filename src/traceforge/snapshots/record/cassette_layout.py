@@ -5,7 +5,7 @@ where that is unknown. Never: imports a test module, or guesses between two test
 
 A pattern matches the end of a path, without the ending of the file. `{module}` is the name of the test module in the
 folder above. Without it, the test modules of the project are searched for the class or the function. `{test}` may
-name its class before a dot: `TestChat.test_hello[gpt-4.1]`. `*` stands for anything within one part of the path.
+name its class before a dot: `TestChat.test_hello[gpt-4.1]`. `*` matches anything within one part of the path.
 """
 
 from __future__ import annotations

@@ -37,7 +37,6 @@ class PatternProposal(NamedTuple):
     setting: str  # the line to add to the configuration
 
     def to_json(self) -> JSONObject:
-        """The proposal as JSON."""
         return {**self._asdict(), "models": [*self.models], "scopes": [*self.scopes]}
 
 

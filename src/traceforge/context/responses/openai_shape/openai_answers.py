@@ -67,7 +67,7 @@ def read_answer(unified: JSONObject) -> OpenAIAnswer:
 
 
 def chat_completion(heading: AnswerHeading, answer: OpenAIAnswer) -> JSONObject:
-    """The object of `/v1/chat/completions`."""
+    """The answer of `/v1/chat/completions` that is not streamed."""
     choice: JSONObject = {"index": 0, "message": answer.plain(), "logprobs": None, "finish_reason": answer.finish}
     built: JSONObject = {**chat_head(heading, "chat.completion"), "choices": [choice]}
     counted = chat_usage(answer)

@@ -16,5 +16,5 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Add the column, empty."""
+    """Add the column; rows that are there get no value."""
     op.add_column("responses", sa.Column("renderer_revision", sa.String(length=16), nullable=True))
