@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from traceforge.report.text_format import ANSWER_HINT, count, gate_counts
+from traceforge.report.text_format import answer_hint_lines, count, gate_counts
 from traceforge.snapshots.gate.gate_judgement import RunObservations
 from traceforge.terminal import one_line
 
@@ -42,7 +42,7 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
         yield cassette_line(observations.cassette_counts, "compared")
     if observations.prompt_only_ids:
         yield gate_counts(len(observations.snapshot_ids), len(observations.prompt_only_ids))
-        yield ANSWER_HINT
+        yield from answer_hint_lines(observations.answer_parameters)
 
 
 def cassette_line(calls: Mapping[str, int], verb: str) -> str:

@@ -13,8 +13,8 @@ from traceforge.config import MATCH_KEY_FILE
 from traceforge.report.gate_text import NAMES_SHOWN, change_json, change_lines, policy_lines
 from traceforge.report.observation_text import cassette_line, uncompared_line
 from traceforge.report.run_text import survivor_lines
-from traceforge.report.text_format import ANSWER_HINT, PROMPT_ONLY, count, hint_line
-from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE
+from traceforge.report.text_format import PROMPT_ONLY, answer_hint_lines, count, hint_line
+from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE, advise_parameters
 from traceforge.snapshots.formats.snapshot_format import NO_OWN_ID
 from traceforge.snapshots.record.pattern_proposal import PatternProposal
 from traceforge.snapshots.record.pending_changes import ChangeKind
@@ -52,8 +52,8 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
     yield from _variance_lines(record_run)
     yield from _old_snapshot_lines(record_run)
     yield from pattern_proposal_lines(record_run.proposals)
-    if any(change.record is not None and change.gate == REQUEST_GATE for change in record_run.changes):
-        yield ANSWER_HINT
+    prompt_only = [change for change in record_run.changes if change.record and change.gate == REQUEST_GATE]
+    yield from answer_hint_lines(advise_parameters(change.gate_reason, change.provider) for change in prompt_only)
     if any(change.kind is not ChangeKind.REFUSED for change in record_run.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
     yield from policy_lines(record_run.snapshots)

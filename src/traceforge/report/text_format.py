@@ -11,10 +11,7 @@ from traceforge.findings import Finding
 from traceforge.terminal import one_line
 
 PROMPT_ONLY = "prompt checked, answer not checked"  # how every report describes gate: "request"
-ANSWER_HINT = (
-    "to check answers too, send temperature 0 and, where the API has one, a seed; or declare "
-    '"gate": "behaviour" for the model'
-)
+ANSWER_HINT = 'to check answers too, {}declare "gate": "behaviour" for the model'
 
 
 def finding_lines(findings: Iterable[Finding]) -> str:
@@ -31,6 +28,15 @@ def finding_lines(findings: Iterable[Finding]) -> str:
 def hint_line(hint: str) -> str:
     """The line below an error or a finding that says what to do."""
     return f"    hint: {one_line(hint)}"
+
+
+def answer_hint_lines(advice: Iterable[str | None]) -> Iterator[str]:
+    """How to check answers too: `advice` is what each request could send, from `advise_parameters`."""
+    parameters = {text for text in advice if text is not None}
+    if any("seed" in text for text in parameters):
+        yield ANSWER_HINT.format("send temperature 0 and, where the API has one, a seed; or ")
+    elif parameters:
+        yield ANSWER_HINT.format("send temperature 0, or " if any(parameters) else "")
 
 
 def gate_counts(snapshots: int, prompt_only: int) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceforge.findings import Finding
-from traceforge.report.text_format import audit_summary, count, finding_lines, gate_counts
+from traceforge.report.text_format import answer_hint_lines, audit_summary, count, finding_lines, gate_counts
 from traceforge.terminal import one_line
 
 
@@ -60,3 +60,21 @@ def test_the_summary_counts_checked_wrong_unchecked_and_partly_gated(
 
 def test_a_count_of_one_has_a_singular_noun() -> None:
     assert ("1 file", "2 files", "0 files") == (count(1, "file"), count(2, "file"), count(0, "file"))
+
+
+@pytest.mark.parametrize(
+    ("advice", "way"),
+    [
+        (["temperature 0 and a seed", ""], "send temperature 0 and, where the API has one, a seed; or "),
+        (["temperature 0", "", None], "send temperature 0, or "),
+        (["", None], ""),
+    ],
+)
+def test_the_advice_about_answers_names_what_the_apis_take(advice: list[str | None], way: str) -> None:
+    expected = f'to check answers too, {way}declare "gate": "behaviour" for the model'
+
+    assert [expected] == list(answer_hint_lines(advice))
+
+
+def test_there_is_no_advice_about_answers_where_the_project_has_chosen() -> None:
+    assert [] == list(answer_hint_lines([None]))

@@ -28,6 +28,7 @@ POLICY_HINT = (
     "the configuration."
 )
 FORCED_REASON = "set for this model in the configuration"
+NO_TEMPERATURE = "no temperature"
 RAW_ONLY_REASON = "a raw response without a record"
 ADOPTED_REASON = "an adopted answer, never given to this request"
 STRICT = "strict"
@@ -71,12 +72,26 @@ def choose_gate(request: Mapping[str, Any], policy: ModelPolicy, *, has_seed: bo
     if (forced := policy.find_rule(str(request.get("model"))).gate) is not UNSET:
         return GateChoice(str(forced), FORCED_REASON)
     temperature = None if "temperature" in _list_declared(request) else request.get("temperature")
-    parts = [f"temperature {temperature:g}" if is_number(temperature) else "no temperature"]
+    parts = [f"temperature {temperature:g}" if is_number(temperature) else NO_TEMPERATURE]
     if has_seed:
         parts.append("a seed" if "seed" in request else "no seed")
     if is_number(temperature) and temperature == 0 and (not has_seed or "seed" in request):
         return GateChoice(BEHAVIOUR_GATE, " and ".join(parts))
     return GateChoice(REQUEST_GATE, ", ".join(parts))
+
+
+def advise_parameters(gate_reason: str, provider: str) -> str | None:
+    """What a request must send to be gated on its answer; "" if its API takes none of it, None if the gate follows
+    from something else than the request.
+
+    Current clients of Anthropic cannot send a temperature, so one counts only where the request had another value.
+    """
+    if gate_reason in (FORCED_REASON, ADOPTED_REASON):
+        return None
+    has_seed = "seed" in gate_reason if gate_reason else provider not in PROVIDERS_WITHOUT_SEED
+    if has_seed:
+        return "temperature 0 and a seed"
+    return "" if provider == "anthropic" and gate_reason in ("", NO_TEMPERATURE) else "temperature 0"
 
 
 def find_gate(request: Mapping[str, Any], provider: str, policy: ModelPolicy) -> str:

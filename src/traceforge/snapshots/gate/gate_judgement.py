@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import Struct, field, to_builtins
 
 from traceforge.build_environment import build_environment
+from traceforge.canon import JSONObject
 from traceforge.capture.hook.pytest_scopes import START
 from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.conversion import convert
 from traceforge.findings import IO, Finding
 from traceforge.match_key import NO_KEY_HINT, requires_comparison
-from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE
+from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE, advise_parameters
 from traceforge.snapshots.gate.gate_findings import (
     NEW_HINT,
     NEW_RULE,
@@ -32,6 +33,7 @@ from traceforge.snapshots.gate.gate_findings import (
     find_unapproved_requests,
     find_unused,
 )
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, compare_counts, merge_worker_counts
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
 from traceforge.snapshots.tree.run_scopes import RunScopes, find_renamed_tests, is_test_scope
@@ -64,6 +66,7 @@ class RunObservations(Struct):
     ungated_calls: int = 0  # of tests that are marked as off
     cassette_calls: list[tuple[str, int]] = field(default_factory=list)  # that vcrpy answered: scope, times
     prompt_only_ids: list[str] = field(default_factory=list)  # of snapshots that answered; gated on the prompt alone
+    answer_parameters: list[str] = field(default_factory=list)  # what those could send to have their answers checked
     uncompared_calls: int = 0  # with redacted parts that could not be compared
     uncompared_parts: int = 0
     unknown_heads: int = 0  # calls whose snapshot does not say where they went, or which headers they had
@@ -136,7 +139,8 @@ class RunJudgement(NamedTuple):
 def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
     """What the player of this process was asked so far."""
     player = snapshots.player
-    prompt_only_ids = {call.id for call in snapshots.approved_calls if call.gate == REQUEST_GATE}
+    used_ids = {name for _, name in player.use_counts}
+    prompt_only = [call for call in snapshots.approved_calls if call.gate == REQUEST_GATE and call.id in used_ids]
     unknown_ids = {call.id for call in snapshots.approved_calls if call.has_unknown_head}
     workers = player.worker_uses.values()
     return RunObservations(
@@ -144,7 +148,8 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
         workers=1,
         earlier_uses=_list_uses(merge_worker_counts(worker.earlier_counts for worker in workers)),
         missed_scopes=sorted({request.caller.scope for request in player.unmatched}),
-        prompt_only_ids=sorted(prompt_only_ids & {name for _, name in player.use_counts}),
+        prompt_only_ids=sorted(call.id for call in prompt_only),
+        answer_parameters=_list_answer_parameters(prompt_only),
         uncompared_calls=player.uncompared_call_count,
         uncompared_parts=player.uncompared_part_count,
         unknown_heads=sum(times for (_, name), times in player.use_counts.items() if name in unknown_ids),
@@ -189,10 +194,18 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         uncompared_fields.update(process.uncompared_fields)
     merged.key_names = sorted({*merged.key_names})
     merged.prompt_only_ids = sorted({name for process in observations for name in process.prompt_only_ids})
+    merged.answer_parameters = sorted({text for process in observations for text in process.answer_parameters})
     merged.volatile = dict(volatile)
     merged.uncompared_fields = dict(uncompared_fields)
     merged.scope_starts = dict(scope_starts)
     return merged
+
+
+def _list_answer_parameters(calls: Iterable[ApprovedCall]) -> list[str]:
+    """What calls whose prompts alone are compared could send, to have their answers compared too."""
+    requests = [(cast("JSONObject", call.record["request"]), call.provider) for call in calls if call.record]
+    advice = {advise_parameters(str(request.get("gate_reason", "")), provider) for request, provider in requests}
+    return sorted(text for text in advice if text is not None)
 
 
 def _list_uses(counts: Mapping[tuple[str, str], int]) -> list[tuple[str, str, int]]:

@@ -8,7 +8,15 @@ import pytest
 
 from traceforge.config import ModelRule
 from traceforge.shape import ShapeProblem
-from traceforge.snapshots.formats.determinism_policy import ModelPolicy, check_policy, choose_gate, find_gate
+from traceforge.snapshots.formats.determinism_policy import (
+    ADOPTED_REASON,
+    FORCED_REASON,
+    ModelPolicy,
+    advise_parameters,
+    check_policy,
+    choose_gate,
+    find_gate,
+)
 
 NO_TEMPERATURE = "temperature must be 0 for a repeatable answer"
 NO_SEED = "no seed: an answer without one is not repeatable"
@@ -154,3 +162,22 @@ def test_a_strict_project_refuses_values_that_nobody_sent_or_declared() -> None:
 def test_a_request_without_a_model_is_checked_like_any_other(model: Any) -> None:
     """Its shape is checked elsewhere; here it matches no declaration."""
     assert check_policy({"model": model, "temperature": 1}, "openai", STRICT_ON_REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("reason", "provider", "advice"),
+    [
+        ("no temperature, no seed", "openai", "temperature 0 and a seed"),
+        ("temperature 0, no seed", "gemini", "temperature 0 and a seed"),
+        ("no temperature", "openai", "temperature 0"),
+        ("no temperature", "anthropic", ""),
+        ("temperature 0.7", "anthropic", "temperature 0"),
+        ("", "anthropic", ""),
+        ("", "ollama", "temperature 0 and a seed"),
+        (FORCED_REASON, "openai", None),
+        (ADOPTED_REASON, "openai", None),
+    ],
+)
+def test_only_what_an_api_takes_is_advised(reason: str, provider: str, advice: str | None) -> None:
+    """Responses has no seed, and current clients of Anthropic send no temperature."""
+    assert advice == advise_parameters(reason, provider)

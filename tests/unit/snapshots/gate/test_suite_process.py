@@ -79,6 +79,11 @@ def test_a_test_that_runs_again_counts_only_its_own_replayed_calls(process: Suit
     assert 4 == process.stop().use_counts.total()
 
 
+SAME_IN_ALL = frozenset({
+    "key_names", "base_urls", "trace_workers", "uses", "earlier_uses", "prompt_only_ids", "answer_parameters",
+})  # fmt: skip
+
+
 def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None:
     """Every field of each: one that is forgotten would not be judged."""
     observations = RunObservations(
@@ -101,6 +106,7 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
         ungated_calls=1,
         cassette_calls=[("t", 2)],
         prompt_only_ids=["first"],
+        answer_parameters=["temperature 0"],
         uncompared_calls=3,
         uncompared_parts=4,
         unknown_heads=7,
@@ -118,8 +124,7 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
     for name, merged in both.to_builtins().items():
         once = values[name]
         expected = {key: 2 * value for key, value in once.items()} if isinstance(once, dict) else 2 * once
-        is_same = name in ("key_names", "base_urls", "trace_workers", "uses", "earlier_uses", "prompt_only_ids")
-        assert (once if is_same else expected) == merged, name
+        assert (once if name in SAME_IN_ALL else expected) == merged, name
 
 
 def test_the_calls_of_scopes_that_tests_share_are_added_up() -> None:
