@@ -9,9 +9,11 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,7 +22,8 @@ from support.environments import installed_python
 from support.newcomer import build_distribution
 from traceforge import __version__
 
-REPOSITORY = "https://github.com/traceforge-gate/traceforge"
+PROJECT_TABLE = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REPOSITORY: str = PROJECT_TABLE["urls"]["Repository"]
 LINK = re.compile(r"""\]\(([^)\s]+)|(?:src|href|srcset)="([^"]+)\"""")
 
 
@@ -75,6 +78,14 @@ def test_every_link_of_the_readme_becomes_absolute() -> None:
 
     assert len(list_links(text)) == len(links) > 5
     assert [] == [link for link in links if not link.startswith(("https://", "mailto:", "#"))]
+
+
+def test_no_release_names_an_address_that_does_not_exist() -> None:
+    """Every address is that of the repository; as long as it is a placeholder, an index refuses the upload."""
+    is_placeholder = (urlsplit(REPOSITORY).hostname or "").endswith(".invalid")
+
+    assert is_placeholder is ("Private :: Do Not Upload" in PROJECT_TABLE["classifiers"])
+    assert all(address.startswith(REPOSITORY) for address in PROJECT_TABLE["urls"].values())
 
 
 @pytest.mark.slow
