@@ -47,10 +47,11 @@ VERIFY_FILE = """
 
 
 def list_modules(folder: Path, *words: str) -> set[str]:
-    """The modules that a successful command has loaded when it ends."""
+    """The modules that a command has loaded when it ends."""
     ran = subprocess.run(
-        [sys.executable, "-c", LISTS_MODULES, *words], cwd=folder, capture_output=True, text=True, check=True
+        [sys.executable, "-c", LISTS_MODULES, *words], cwd=folder, capture_output=True, text=True, check=False
     )
+    assert "modules" in ran.stdout, ran.stderr
     return set(ran.stdout.rpartition("modules ")[2].split())
 
 
@@ -70,6 +71,19 @@ def test_the_version_loads_no_json_library(tmp_path: Path) -> None:
 
     assert "click" in modules
     assert not {"orjson", "msgspec", "json", "hashlib", *LARGE_MODULES} & modules
+
+
+def test_a_check_without_a_command_loads_nothing_that_records_or_redacts(tmp_path: Path) -> None:
+    """`traceforge test` alone is what a commit hook runs."""
+    write_tree(tmp_path / ".ai-snapshots", 1)
+
+    modules = list_modules(tmp_path, "test")
+
+    assert "traceforge.audit.tree_gate" in modules
+    assert set() == modules & {
+        "asyncio", "re2", "sqlite3", "traceforge.redact.redactor", "traceforge.replay.trace_recordings",
+        "traceforge.snapshots.gate.command_gate", "traceforge.snapshots.record.candidates",
+    }  # fmt: skip
 
 
 OPENS_GATE = """
@@ -92,6 +106,7 @@ PLUGIN = """
     capture.hook.cassette_events capture.hook.child_processes capture.hook.child_starts
     capture.hook.child_watcher capture.hook.clients capture.hook.dispatch capture.hook.frame_sender
     capture.hook.frames capture.hook.guarded_call capture.hook.in_flight_call capture.hook.model_call_rules
+    capture.hook.open_cassettes
     capture.hook.patches capture.hook.pytest_events capture.hook.pytest_scopes capture.hook.query_client
     capture.hook.replayed_response capture.hook.task_frames capture.hook.tripwire capture.hook.watcher
     capture.inprocess capture.network_guard capture.null_recorder capture.recording_counts

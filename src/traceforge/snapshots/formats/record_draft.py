@@ -12,6 +12,7 @@ alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple, cast
 
@@ -21,9 +22,11 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.snapshots.formats.determinism_policy import (
     ADOPTED_REASON,
     DECLARABLE_FIELDS,
+    POLICY_HINT,
     REQUEST_GATE,
     GateChoice,
     ModelPolicy,
+    check_policy,
     choose_gate,
 )
 from traceforge.snapshots.formats.provider_defaults import find_default
@@ -190,3 +193,16 @@ def _answer_text(message: JSONObject) -> str:
         return content
     refusal = message.get("refusal")
     return refusal if isinstance(refusal, str) else ""
+
+
+def find_policy_reasons(draft: RecordDraft, provider: str, policy: ModelPolicy) -> Iterator[RefusalReason]:
+    """Why a strict project refuses a call that a record can hold."""
+    for problem in check_policy(draft.request, provider, policy):
+        yield RefusalReason(f"request.{problem.path}", problem.message, POLICY_HINT)
+    if policy.is_strict and draft.response["finish_reason"] == UNKNOWN_FINISH:
+        yield RefusalReason("response.finish_reason", "the answer has no finish reason", POLICY_HINT)
+
+
+def is_policy_reason(reason: RefusalReason) -> bool:
+    """Whether another configuration could approve the call."""
+    return reason.hint == POLICY_HINT

@@ -24,14 +24,9 @@ from traceforge.replay.fingerprints import Fingerprints
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer, UnknownParts
 from traceforge.replay.trace_recordings import find_unknown_parts, request_headers, response_from_trace
-from traceforge.snapshots.formats.determinism_policy import (
-    POLICY_HINT,
-    REQUEST_GATE,
-    ModelPolicy,
-    check_policy,
-)
+from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE, ModelPolicy
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, draft_raw_response
-from traceforge.snapshots.formats.record_draft import UNKNOWN_FINISH, DraftKind, RecordDraft, RefusalReason
+from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason, find_policy_reasons
 from traceforge.snapshots.formats.snapshot_format import is_source_file
 from traceforge.snapshots.tree.approved_calls import key_stored_request
 
@@ -224,19 +219,6 @@ def _find_refusal_reasons(
     if draft.kind is DraftKind.RAW_ONLY:
         return
     yield from find_policy_reasons(draft, provider, policy)
-
-
-def find_policy_reasons(draft: RecordDraft, provider: str, policy: ModelPolicy) -> Iterator[RefusalReason]:
-    """Why a strict project refuses a call that a record can hold."""
-    for problem in check_policy(draft.request, provider, policy):
-        yield RefusalReason(f"request.{problem.path}", problem.message, POLICY_HINT)
-    if policy.is_strict and draft.response["finish_reason"] == UNKNOWN_FINISH:
-        yield RefusalReason("response.finish_reason", "the answer has no finish reason", POLICY_HINT)
-
-
-def is_policy_reason(reason: RefusalReason) -> bool:
-    """Whether another configuration could approve the call."""
-    return reason.hint == POLICY_HINT
 
 
 def _is_left_early(trace_wire: JSONObject, answer: RecordedResponse) -> bool:

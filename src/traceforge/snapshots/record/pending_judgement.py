@@ -16,8 +16,7 @@ from traceforge.canon import JSONObject
 from traceforge.compare.comparison import compare
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import draft_raw_response
-from traceforge.snapshots.formats.record_draft import RecordDraft
-from traceforge.snapshots.record.candidates import find_policy_reasons, is_policy_reason
+from traceforge.snapshots.formats.record_draft import RecordDraft, find_policy_reasons, is_policy_reason
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 
