@@ -7,20 +7,19 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from support.audits import NOT_WRITTEN, audit, report_of
 from support.cassette_projects import NAMES, audit_project
-from support.command import CommandResult, traceforge
+from support.command import traceforge
 from support.corpus import PROJECT, need_shared
 from support.environments import installed_python
 from support.model_servers import model_server
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
-NOT_WRITTEN = ("-p", "no:cacheprovider")
 
 # A recorder with the parts of vcrpy that the audit observes, for the fast cases; the slow ones use vcrpy itself.
 RECORDER = """
@@ -101,17 +100,6 @@ def make_project(folder: Path, tests: str, **cassettes: list[list[str]]) -> Path
 
 def post(url: str = "https://api.openai.com/v1/chat/completions", **body: object) -> list[str]:
     return ["POST", url, json.dumps(body)]
-
-
-def audit(
-    project: Path, *options: str, python: str | Path = sys.executable, words: tuple[str, ...] = ()
-) -> CommandResult:
-    command = [str(python), "-m", "pytest", "-q", *NOT_WRITTEN, *words]
-    return traceforge("audit", "vcr", *options, "--", *command, cwd=project, PYTHONDONTWRITEBYTECODE="1")
-
-
-def report_of(ran: CommandResult) -> dict[str, object]:
-    return json.loads(ran.err)
 
 
 def list_hashes(folder: Path) -> dict[str, str]:
@@ -222,6 +210,28 @@ def test_a_model_call_that_the_recorder_ignores_is_not_green(tmp_path: Path) -> 
 
     assert (3, False) == (ran.code, KEY in ran.err), ran
     assert " was not compared: the recorder of the suite is set to ignore it\n" in ran.err
+
+
+@pytest.mark.parametrize("blank", ["''", "'REDACTED'", "'{}'"])
+def test_a_filter_that_takes_bodies_out_is_not_green(tmp_path: Path, blank: str) -> None:
+    """Method and address are compared; the prompt is nowhere, whatever the filter puts in its place."""
+    project = make_project(tmp_path / "project", LAW, test_law=[post(model="another")])
+    recorder = project / "vcr" / "cassette.py"
+    source = recorder.read_text()
+    recorder.write_text(
+        source.replace(
+            "self.method, self.uri, self.body = method, uri, body",
+            f"self.method, self.uri, self.body = method, uri, {blank}",
+        )
+    )
+
+    ran = audit(project)
+
+    assert 3 == ran.code, ran
+    assert (
+        "POST https://api.openai.com/v1/chat/completions was compared, but its body was not, because a filter of the "
+        "suite takes it out of both requests\n" in ran.err
+    )
 
 
 def test_a_record_mode_that_never_plays_is_named(tmp_path: Path) -> None:
@@ -412,43 +422,6 @@ def test_a_suite_of_pytest_recording_is_audited(recorded: tuple[Path, Path], wor
     assert ("max_tokens 60 → 90", 4) == (cause["change"], len(cause["tests"]))
     assert ([], [], before) == (report["unplayed"], report["unopened"], list_hashes(project))
     assert KEY not in red.err
-
-
-CASSETTER_SUITE = """
-import httpx
-import os
-import pytest
-
-URL = os.environ.get("MODEL_URL", "http://127.0.0.1:9")
-LIMIT = 60
-
-
-@pytest.mark.vcr
-def test_soup():
-    body = {"model": "gpt-4.1-mini", "max_tokens": LIMIT, "messages": [{"role": "user", "content": "Name a soup."}]}
-    assert httpx.post(f"{URL}/v1/chat/completions", json=body).json()["choices"]
-"""
-
-
-@pytest.mark.slow
-def test_a_suite_of_cassetter_is_audited(tmp_path: Path) -> None:
-    """Recorded by cassetter, played by cassetter, compared by us."""
-    python = installed_python("cassetter")
-    source = tmp_path / "test_soup.py"
-    source.write_text(CASSETTER_SUITE)
-    with model_server() as server:
-        (tmp_path / "conftest.py").write_text(f"import os\nos.environ['MODEL_URL'] = {server.url!r}\n")
-        command = [str(python), "-m", "pytest", "-q", *NOT_WRITTEN, "--record-mode=once"]
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
-        assert 0 == ran.returncode, ran.stdout
-    assert [] != [*tmp_path.rglob("*.yaml")]
-    green = audit(tmp_path, "--json", python=python)
-    source.write_text(CASSETTER_SUITE.replace("LIMIT = 60", "LIMIT = 90"))
-
-    red = audit(tmp_path, "--json", python=python)
-
-    assert (0, {"compared": 1, "drifted": 0}) == (green.code, report_of(green)["tests"]), green
-    assert (1, ["max_tokens 60 → 90"]) == (red.code, [cause["change"] for cause in report_of(red)["causes"]])  # type: ignore[attr-defined]
 
 
 PAGE = PROJECT / "docs" / "how-to" / "audit-cassettes.md"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from traceforge.capture.hook.cassette_events import (
+    BLANK_BODY,
     IGNORED,
     LIVE,
     NEVER_PLAYED,
@@ -26,7 +27,12 @@ from traceforge.capture.run.cassette_observer import PlayedInteraction, Unanswer
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.capture.watched_hosts import list_watched_hosts
 from traceforge.config import LoadedConfig, current_folder
-from traceforge.drift.request_changes import INVENTED_IDS, RequestChange, list_request_changes
+from traceforge.drift.request_changes import (
+    INVENTED_IDS,
+    RequestChange,
+    is_blank_model_call,
+    list_request_changes,
+)
 from traceforge.drift.unopened_cassettes import UnopenedCassette, read_unopened
 from traceforge.findings import IO, ExitCode, Finding
 from traceforge.redact.redactor import Redactor
@@ -44,6 +50,7 @@ OUTCOMES = {
     NOT_HTTP: "the audit compares HTTP alone",
     IGNORED: "the recorder of the suite is set to ignore it",
     NEVER_PLAYED: "the record mode of its cassette never plays what was recorded",
+    BLANK_BODY: "its body was not, because a filter of the suite takes it out of both requests",
     UNREADABLE: "its body has a type that the audit does not know",
 }
 
@@ -188,6 +195,8 @@ class _DriftObserver:
         if changes:
             played = self._describe(cassette, index, recorded.method, recorded.url)
             self.drifted.append(DriftedCall(test, played, changes))
+        elif is_blank_model_call(self._keyer, sent):
+            self.add_unanswered(UnansweredCall(scope, cassette, sent.method, sent.url, BLANK_BODY))
 
     def add_unanswered(self, call: UnansweredCall) -> None:
         safe = self._describe(call.cassette, 0, call.method, call.url)
@@ -228,7 +237,11 @@ def _find_unchecked(report: DriftReport, run: CommandRun, observer: _DriftObserv
     """Everything that keeps the audit from being complete."""
     for call in dict.fromkeys(report.unanswered):
         request = f"{call.method} {call.url}".strip() or "a call"
-        yield Finding(call.scope, "", IO, f"{request} was not compared: {OUTCOMES.get(call.outcome, call.outcome)}")
+        outcome = OUTCOMES.get(call.outcome, call.outcome)
+        if call.outcome == BLANK_BODY:
+            yield Finding(call.scope, "", IO, f"{request} was compared, but {outcome}")
+            continue
+        yield Finding(call.scope, "", IO, f"{request} was not compared: {outcome}")
     yield from _find_unreached(report, observer.loading_tests)
     for name in observer.list_changed():
         yield Finding(

@@ -26,6 +26,7 @@ from traceforge.redact.redactions import REDACTED
 from traceforge.replay.compared_body import renumber_ids
 from traceforge.replay.fingerprints import PERSONAL_TYPES
 from traceforge.replay.request_key import KeyedRequest, Parameters, RequestKeyer
+from traceforge.wire.endpoints import find_endpoint
 
 INVENTED_IDS = "ids of tool calls, invented anew in each run"
 REORDERED = "in another order"
@@ -72,6 +73,14 @@ def list_request_changes(
     if not changes:
         changes = [*_list_hidden_changes(before, after)]
     return tuple(dict.fromkeys(changes))
+
+
+def is_blank_model_call(keyer: RequestKeyer, request: RecorderRequest) -> bool:
+    """Whether a request to a model has no prompt: its body is no object, or an empty one, as a filter leaves it."""
+    if find_endpoint(request.method, request.url).dialect is None:
+        return False
+    body = key_recorder_request(keyer, request).sent_body
+    return not isinstance(body, dict) or not body
 
 
 def _list_head_changes(before: KeyedRequest, after: KeyedRequest) -> Iterator[RequestChange]:

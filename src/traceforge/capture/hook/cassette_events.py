@@ -12,6 +12,7 @@ the project once more: the pair that the recorder itself compares is what is rep
     cassetter.cassette.Cassette.match             plays an interaction, or raises where nothing answers
     cassetter.cassette.Cassette.should_bypass     true: a filter takes the request out
     cassetter.cassette.Cassette.load              reads the recorded interactions
+    cassetter.cassette.Cassette._before_record_request    the filter of the suite: takes a request out, or not
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ NOT_HTTP = "not HTTP"
 UNREADABLE = "unreadable"  # A body has a type that is not known.
 IGNORED = "ignored"  # A filter of the suite takes the call out.
 NEVER_PLAYED = "never played"  # The record mode plays nothing.
+BLANK_BODY = "blank body"  # A filter of the suite takes the body out, on both sides.
 OTHER_RECORDERS = ("betamax",)  # Recorders whose cassettes are not observed.
 
 
@@ -128,6 +130,7 @@ class _CassetteEvents:
 
         def wrap_bypass(should_bypass: Any) -> Any:
             def watched(cassette: Any, uri: str) -> Any:
+                self._guard(self._watch_filter, cassette, getattr(module, "SkipRecording", NotImplementedError))
                 result = should_bypass(cassette, uri)
                 if result:
                     self._guard(self._watcher.report_unanswered, str(cassette.path), "", uri, IGNORED)
@@ -149,6 +152,26 @@ class _CassetteEvents:
         for name in ("play_grpc", "play_ws"):
             if hasattr(module.Cassette, name):
                 patches.wrap(module.Cassette, name, wrap_other)
+
+    def _watch_filter(self, cassette: Any, skip: type[BaseException]) -> None:
+        """Report each request that the filter of a cassette takes out: it raises `skip`, or returns nothing."""
+        original = getattr(cassette, "_before_record_request", None)
+        if original is None or getattr(original, "_traceforge_filter", None) is not None:
+            return
+
+        def watched(request: Any) -> Any:
+            ignored = str(cassette.path), request.method, request.uri, IGNORED  # The filter may change the request.
+            try:
+                result = original(request)
+            except skip:
+                self._guard(self._watcher.report_unanswered, *ignored)
+                raise
+            if result is None:
+                self._guard(self._watcher.report_unanswered, *ignored)
+            return result
+
+        watched._traceforge_filter = original  # type: ignore[attr-defined]
+        cassette._before_record_request = watched
 
     def _guard(self, report: Any, *args: Any) -> None:
         try:
