@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.engine import Engine
+from traceforge.capture.inprocess import open_recorder
 from traceforge.config import UPSTREAM_VARIABLE, LoadedConfig, current_folder, load_config
 from traceforge.context.model.objects import Target
 from traceforge.conversion import encode_json
@@ -131,8 +132,6 @@ class ModelClients:
         """A call has ended: for the engine alone."""
         with self._lock:
             if self._kept is None and self._recorder is None:
-                from traceforge.capture.inprocess import open_recorder
-
                 self._recorder = open_recorder(self._load_config())
             recorder = self._kept or self._recorder
         assert recorder is not None
