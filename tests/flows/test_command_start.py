@@ -102,13 +102,14 @@ PLUGIN = """
     terminal wildcards
     canon canon.digests canon.fast_writer canon.json_reader canon.json_types canon.json_writer canon.numbers
     canon.slow_writer canon.strict_reader
-    capture capture.engine capture.hook capture.hook.beside_loop capture.hook.bootstrap capture.hook.callsite
+    capture capture.engine capture.hook capture.hook.bootstrap capture.hook.callsite
     capture.hook.cassette_events capture.hook.child_processes capture.hook.child_starts
     capture.hook.child_watcher capture.hook.clients capture.hook.dispatch capture.hook.frame_sender
     capture.hook.frames capture.hook.guarded_call capture.hook.in_flight_call capture.hook.model_call_rules
     capture.hook.open_cassettes
     capture.hook.patches capture.hook.pytest_events capture.hook.pytest_scopes capture.hook.query_client
     capture.hook.replayed_response capture.hook.task_frames capture.hook.tripwire capture.hook.watcher
+    capture.hook.worker_thread
     capture.inprocess capture.network_guard capture.null_recorder capture.recording_counts
     capture.replay_responder capture.replaying_capture capture.run capture.run.cassette_observer
     capture.run.credentials capture.run.environment capture.run.listener capture.run.local_programs
