@@ -44,7 +44,9 @@ class WideText(NamedTuple):
 
 def read_wide_text(data: bytes, media_type: str = "") -> WideText | None:
     """The text of a body in UTF-16 or UTF-32, by its mark, its charset or its zero bytes; None for others."""
-    mark, codec = next(((mark, codec) for mark, codec in _MARKS if data.startswith(mark)), (b"", ""))
+    mark, codec = b"", ""
+    if data[:1] in (b"\xff", b"\xfe", b"\0"):  # with which all marks begin
+        mark, codec = next(((mark, codec) for mark, codec in _MARKS if data.startswith(mark)), (b"", ""))
     codec = codec or _codec_of_zeros(data[:4]) or _codec_of_charset(media_type)
     if not codec or len(data) < 4:
         return None
@@ -59,6 +61,8 @@ def read_wide_text(data: bytes, media_type: str = "") -> WideText | None:
 
 def _codec_of_zeros(start: bytes) -> str:
     """The encoding in which the first characters are ASCII."""
+    if b"\0" not in start:
+        return ""
     zeros = [byte == 0 for byte in start]
     patterns = {
         (False, True, True, True): "utf-32-le",
@@ -70,7 +74,7 @@ def _codec_of_zeros(start: bytes) -> str:
 
 
 def _codec_of_charset(media_type: str) -> str:
-    match = _CHARSET.search(media_type)
+    match = _CHARSET.search(media_type) if "=" in media_type else None
     if match is None:
         return ""
     name = match[1].lower().replace("-", "").replace("ucs2", "utf16").replace("ucs4", "utf32")

@@ -16,7 +16,7 @@ _COMPRESSIONS = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
     *((b"\x78" + level, "deflate") for level in (b"\x01", b"\x5e", b"\x9c", b"\xda")),
 )
-
+_FIRST_BYTES = frozenset(start[:1] for start, _ in _COMPRESSIONS)
 
 _PROBE_BYTES = 4_096  # of a body are decoded to see whether it is compressed
 _PROBE_BYTES_MAX = 1 << 20  # of what they decode to
@@ -30,9 +30,12 @@ def list_compressions(data: bytes) -> list[str]:
 
     Some other bytes can be decoded, too. That does no harm: what they decode to is examined, and then the bytes.
     """
-    named = next((name for start, name in _COMPRESSIONS if data.startswith(start)), "")
-    if named or data.isascii():
-        return [named] if named else []
+    if data[:1] in _FIRST_BYTES:
+        named = next((name for start, name in _COMPRESSIONS if data.startswith(start)), "")
+        if named:
+            return [named]
+    if data.isascii():
+        return []
     probe = data[:_PROBE_BYTES]
     if _is_text(probe):  # Also where the probe ends inside of a character.
         return []

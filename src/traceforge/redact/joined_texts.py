@@ -45,6 +45,7 @@ REPEATS_MAX = 16  # So often a stream may repeat its texts; later repeats are lo
 _IDENTITY_FIELDS = ("index", "output_index", "content_index", "summary_index", "item_id", "type")
 _IDENTITY_NAMES = frozenset(_IDENTITY_FIELDS)
 _NUMBER_FIELDS = _IDENTITY_FIELDS[:4]
+_MARK_TYPES = (int, str)
 _TOOL_WORDS, _THOUGHT_WORDS = ("argument", "json", "input", "code", "tool"), ("think", "reason", "summary")
 
 Place = tuple[object, ...]
@@ -114,16 +115,14 @@ def join_texts_by_place(values: Sequence[Any]) -> list[JoinedText]:
 
 
 def _collect(value: Any, node: _Node, event: int) -> None:  # noqa: ANN401 (any JSON)
+    below = node.below
     if type(value) is dict:
-        if not _IDENTITY_NAMES.isdisjoint(value):
-            marks = tuple(
-                mark
-                for name in _IDENTITY_FIELDS
-                if isinstance(mark := value.get(name), int | str) and mark != "function"
+        marks = () if _IDENTITY_NAMES.isdisjoint(value) else _read_marks(value)
+        if marks:
+            node = below.get(marks) or node.find_below(
+                marks, marks, tuple([mark for mark in marks if type(mark) is int])
             )
-            if marks:
-                node = node.find_below(marks, marks, tuple(mark for mark in marks if type(mark) is int))
-        below = node.below
+            below = node.below
         for key, child in value.items():
             kind = type(child)
             if kind is str:
@@ -137,9 +136,18 @@ def _collect(value: Any, node: _Node, event: int) -> None:  # noqa: ANN401 (any 
             if kind is str:
                 node.find_below("", ("",)).parts.append(TextPart(event, value, number))
             elif kind is dict or kind is list:
-                has_number = kind is dict and any(type(child.get(name)) is int for name in _NUMBER_FIELDS)
-                below_numbers = () if has_number else (number,)
-                _collect(child, node.find_below((number, has_number), (number,), below_numbers), event)
+                key = (number, kind is dict and any(map(_is_int, map(child.get, _NUMBER_FIELDS))))
+                _collect(child, below.get(key) or node.find_below(key, (number,), () if key[1] else (number,)), event)
+
+
+def _read_marks(value: dict[str, Any]) -> Place:
+    """What tells texts with the same path apart."""
+    marks = [value[name] for name in _IDENTITY_FIELDS if name in value]
+    return tuple([mark for mark in marks if isinstance(mark, _MARK_TYPES) and mark != "function"])
+
+
+def _is_int(mark: object) -> bool:
+    return type(mark) is int
 
 
 def redact_joined_texts(finder: SecretFinder, values: Sequence[Any]) -> tuple[set[int], list[Redaction]]:
@@ -218,13 +226,13 @@ def _list_runs(texts: Sequence[JoinedText]) -> dict[tuple[str, tuple[int, ...]],
     for text in texts:
         kind = _kind(text.place) if text.is_known else f".{text.place[-1]}"
         groups.setdefault((kind, text.numbers), []).append(text)
-    return {key: list(_divide_group(group)) for key, group in sorted(groups.items())}
+    return {
+        key: [_Run(group[0], 1)] if len(group) == 1 else list(_divide_group(group))
+        for key, group in sorted(groups.items())
+    }
 
 
 def _divide_group(group: list[JoinedText]) -> Iterator[_Run]:
-    if len(group) == 1:
-        yield _Run(group[0], 1)
-        return
     ordered = sorted(
         ((part, number) for number, text in enumerate(group) for part in text.parts), key=lambda item: item[0].event
     )

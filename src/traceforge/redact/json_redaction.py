@@ -21,14 +21,16 @@ from traceforge.redact.text_edits import replace_and_split
 
 CARD_MIN = 10**11  # A smaller number cannot be a payment card and is not scanned.
 NAME_LENGTH_MAX = 128
+_UNKNOWN_NAME = NameKind.FIELD  # Until it is known, a name may be secret. Enum members are slow to look up.
 _BORDER = "\x00"  # Stands between two texts. No detector crosses it.
 
 Node = tuple["Node | None", str | int]  # The way from the root: the parent's way, and the key below it.
 
 
-# A text to be scanned: where it stands, what stands before it, the text, and whether it was a number. A plain tuple,
-# because a request has a hundred of them, and naming their fields would cost more than scanning them.
-Slot = tuple["Node | None", str, str, bool]
+# A text to be scanned: its container and its key there (None for a text that is the whole value), what stands before
+# it, the text, and whether it was a number. A plain tuple, because a request has a hundred of them, and naming their
+# fields, or a node for each, would cost more than scanning them.
+Slot = tuple["Node | None", "str | int | None", str, str, bool]
 
 
 class Replacement(NamedTuple):
@@ -71,7 +73,7 @@ class _TextCollector:
     def collect(self, value: JSON) -> None:
         """Walk over the value, without recursion: nesting is the sender's choice."""
         if type(value) is str:
-            self.slots.append((None, "", value, False))
+            self.slots.append((None, None, "", value, False))
         todo: list[tuple[Any, Node | None, bool]] = [(value, None, False)]
         while todo:
             container, node, is_schema = todo.pop()
@@ -90,7 +92,7 @@ class _TextCollector:
             members = {key: child for key, child in members.items() if key != "value"}
         for key, child in members.items():
             kind = type(child)
-            if known_kind(key, NameKind.FIELD) and self._finder.find_name_kind(key):
+            if known_kind(key, _UNKNOWN_NAME) and self._finder.find_name_kind(key):
                 if self._finder.find_name_kind(key) == NameKind.SECRET:
                     self.secret_names[node, key] = redact_line(self._finder, key)
                 elif not (is_schema and (kind is dict or kind is bool)):
@@ -98,7 +100,7 @@ class _TextCollector:
                     continue
             if kind is str:
                 if child:
-                    slots.append(((node, key), f'{key}": "', child, False))
+                    slots.append((node, key, f'{key}": "', child, False))
             elif kind is dict or kind is list:
                 todo.append((child, (node, key), key in SCHEMA_KEYS))
             elif (kind is int or kind is float) and child >= CARD_MIN:
@@ -130,7 +132,7 @@ class _TextCollector:
             kind = type(child)
             if kind is str:
                 if child:
-                    self.slots.append(((node, place), "", child, False))
+                    self.slots.append((node, place, "", child, False))
             elif kind is dict or kind is list:
                 todo.append((child, (node, place), False))
             elif (kind is int or kind is float) and child >= CARD_MIN:
@@ -138,7 +140,7 @@ class _TextCollector:
 
     def _collect_number(self, number: float, node: Node, before: str) -> None:
         if number == number // 1 and number < 1e20:  # A whole number; an infinity is not JSON.
-            self.slots.append((node, before, str(int(number)), True))
+            self.slots.append((*node, before, str(int(number)), True))
 
 
 def _is_secret_value(finder: SecretFinder, value: JSON) -> bool:
@@ -160,7 +162,7 @@ def redact_slots(finder: SecretFinder, slots: list[Slot]) -> dict[Node | None, R
         return {}
     if not finder.has_only_built_ins:  # An expression of the user may say anything about borders.
         return _redact_each_slot(finder, slots)
-    texts = [before + text for _, before, text, _ in slots]
+    texts = [before + text for _, _, before, text, _ in slots]
     if finder.remembers_clean_texts and not _contains_secret(finder, texts):
         return {}
     spans = finder.find_secrets(encode(_BORDER.join(texts)))
@@ -220,7 +222,7 @@ def _redact_slots_with_spans(
 def _redact_each_slot(finder: SecretFinder, slots: list[Slot]) -> dict[Node | None, Replacement]:
     changes: dict[Node | None, Replacement] = {}
     for slot in slots:
-        node, prefix_text, text, is_number = slot
+        parent, key, prefix_text, text, is_number = slot
         prefix, data = encode(prefix_text), encode(text)
         shift = len(prefix)
         spans = [
@@ -231,7 +233,7 @@ def _redact_each_slot(finder: SecretFinder, slots: list[Slot]) -> dict[Node | No
         if not spans:
             continue
         replacement = _replace_spans(finder, data, spans)
-        changes[node] = (
+        changes[None if key is None else (parent, key)] = (
             Replacement(REDACTED, replacement.secrets) if is_number else keep_valid_json(finder, text, replacement)
         )
     return changes

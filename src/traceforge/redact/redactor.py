@@ -185,7 +185,7 @@ class Redactor:
                 log.append(Redaction(json_path(path, name), 0, "FIELD", value))
                 cleaned[place] = (name, REDACTED)
             elif kind != HeaderKind.SECRET:
-                slots.append(((None, place), f"{name}{HEADER_SEPARATOR}", value, False))
+                slots.append((None, place, f"{name}{HEADER_SEPARATOR}", value, False))
                 if kind != HeaderKind.RESPONSE_ACCOUNT:
                     places.append(place)
         changes = redact_slots(self._finder, slots)

@@ -37,12 +37,18 @@ def find_events(data: bytes) -> Iterator[StreamEvent]:
     """The JSON values of a stream of lines: SSE, NDJSON."""
     event_end = lines_end = 0  # Where the last event ended, and the last lines that belong together.
     for line in re.finditer(rb"[^\r\n]+", data):
-        match = _JSON_LINE.match(line[0])
-        if match is None or line.start() < event_end:
+        first, end = line.span()
+        if first < event_end:
             continue
-        start, end = line.start() + match.start("json"), line.end()
-        event = _read_range(data, start, end)
-        if event is None and match["field"] and end > lines_end:
+        if data.startswith(b"data: {", first):  # most lines
+            start, is_field = first + 6, True
+        elif (match := _JSON_LINE.match(line[0])) is not None:
+            start, is_field = first + match.start("json"), match["field"] is not None
+        else:
+            continue
+        value = parse_event(data[start:end])
+        event = None if value is None else StreamEvent(start, end, value)
+        if event is None and is_field and end > lines_end:
             event, lines_end = _read_data_lines(data, start, end)
         event = event or _close_event(data, start, end)
         if event is not None:
