@@ -41,6 +41,12 @@ access-sandbox-{id} access-production-{id} pri_{h32} sk_test_{id} AK1{a52} tkn.v
 nfp_{a36} ptr_{b43}= u+{w18} KEY{w55} API-{u26} sk-lf-{id} pk-lf-{id} sl.{w140} pat{a14}.{h64}
 pdl_live_apikey_01{l24}_{a22}_{a3} hcaik_01{l24}{l32} hcxmk_01{l24} tr_dev_{a20} tr_prod_{a20} tr_pat_{l40}
 pylf_v1_us_{a43} signkey-prod-{h64} xaat-{id} xapt-{id} dbtc_{w43} dbtu_{w43}
+A3-{u6}-{u11}-{u8} AIK_CI_{a40} AIK_SECRET_{a64} alcht_{a30} STS.{a25} scauth_{l16}.{l8}.acc_{l16}.{a40}
+gcntfy-{l12}-{id}-{id} db-{a29} AstraCS:{a24}:{h64} apk_user_{b120} cog_{l52} PRD-{h12}-{h8}-{h8} essu_{b64}
+eyJrIjoi{b48} Mid-server-{w24} os_v2_app_{l103} api_live.{a32} api_live_us.{a32} pina_{a32} prf_{a32} ucat_{a30}
+unkey_{a28} vtwn_{a38} waka_{id} t1.{a8}.{w86} tfp_{w40}.{w18} figr_{w40} cosmo_{h32} pgar_{a27} sq0idb-{w22}
+sandbox-sq0idb-{w22} sandbox_{w40} SUA{u55} TlRMTVNTUAAD{b120} {h32}.{a24} {a32}-us36 {l11}AAAAAAAAAA{l43}
+NTk3MjQzOTIyNTAwO{b27} 6LfKq2ZdAAAAA{w27} {id}:{h32} AAAAAAAAAAAAAAAAAAAAAM{a92}
 """
 TEMPLATES = _FORMATS.split()
 

@@ -14,11 +14,13 @@ from traceforge.redact.detector import ByteRange, Detector
 from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.plausibility import (
     count_digits,
+    entropy,
     is_common_word,
     is_opaque,
     is_password,
     is_placeholder,
     is_random,
+    is_uuid,
 )
 
 _JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hostile text has many.
@@ -33,19 +35,27 @@ _STRONG_WORD = (
     rb"|subscription|admin|master|shared|preshared|license|service|deploy|webhook|personal)[-_. ]?key)"
 )
 _WEAK_WORD = rb"(?i:token|key|[_-]pat|[_-]pass|auth|jwt|[_-]creds?|credentials?|[_-]login)"
-_ASSIGN = rb"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8}\\{0,3}[\"'`]?"
+_TYPE = rb"(?:[ \t]?:?[ \t](?:str|[sS]tring))?"  # `api_key: str = "…"`, `var key string = "…"`
+_SIGN = rb"(?:[ \t]*(?:=>|:=|={1,2}|:)|[ \t]-)"
+_QUOTE = rb"(?:\\{0,3}[\"'`]|&(?:quot|apos|#3[49]);)"
+# A quoted value may begin on the next line, and with spaces.
+_ASSIGN = (
+    rb"\\{0,3}[\"'`]?\]?" + _TYPE + _SIGN + rb"(?:[ \t]*|[ \t]?\r?\n[ \t]+[\"'`])(?:" + _QUOTE + rb"[ \t]{0,2})?"
+)
 _ASSIGNED = LazyPattern(
-    rb"(?P<name>(?:" + _STRONG_WORD + rb"|" + _WEAK_WORD + rb")[A-Za-z0-9_]{0,20})"
-    rb"\\{0,3}[\"'`]?\]?(?P<sign>[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8})"
-    rb"(?:\\{0,3}(?P<quote>[\"'`])"
+    rb"(?P<name>(?:" + _STRONG_WORD + rb"|" + _WEAK_WORD + rb")(?:[A-Za-z0-9_]{0,20}|[ ][0-9]))"
+    rb"\\{0,3}[\"'`]?\]?" + _TYPE + rb"(?P<sign>[ \t]{0,8}(?:=>|:=|={1,2}|:|-)[ \t]{0,8})"
+    rb"(?:\r?\n[ \t]{1,32}(?=[\"'`]))?"
+    rb"(?:\\{0,3}(?P<quote>[\"'`])[ \t]{0,2}"
     rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)\\{0,3}(?P=quote)"
-    rb"|(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,256}))"
+    rb"|\\{0,3}[\"'`](?P<long>[^\x00\"'`\n\\]{1024})"
+    rb"|(?:&(?:quot|apos|#3[49]);)?(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,256}))"
 )  # fmt: skip
 _BARE_REMAINDER = LazyPattern(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _OTHER_NAME = LazyPattern(
     rb"(?i:tokeni[sz]"
-    rb"|_(?:id|ids|name|names|type|url|uri|path|file|length|len|size|env|field|hint|policy|regex|pattern|format)$)"
+    rb"|(?<!secret)_ids?$|_(?:name|names|type|url|uri|path|file|length|len|size|env|field|hint|policy|regex|pattern|format)$)"
 )
 # Names of counts and of places in a list, by a whole word: `max_tokens`, `pageToken`, and not `MAXMIND_KEY`.
 _COUNT_WORD = rb"page|cursor|count|limit|max|min|num|total|budget|cached?|csrf"
@@ -65,6 +75,8 @@ _OTHER_KEY = LazyPattern(
 _CONNECTION_FIELD = LazyPattern(
     rb"(?i)(?:server|host|data[ _]?source|user(?:[ _]?(?:id|name))?|uid|database|endpoint|port)\s?=[^;]{0,128};"
 )
+_BARE_KEY = LazyPattern(rb"(?i)key[0-9]?\Z")
+_DIGIT_RUN = LazyPattern(rb"[0-9]+")
 _DOTTED = LazyPattern(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 _IDENTIFIER = LazyPattern(rb"[A-Za-z_]\w*\Z")
 _AWS_NAME = LazyPattern(rb"(?i)aws.*secret")
@@ -86,10 +98,14 @@ def _assigned(text: bytes, start: int, _: int) -> ByteRange | None:
     if match is None:
         return None
     name = _whole_name(text, start, match.end("name"))
-    if match["quoted"]:
-        return match.span("quoted") if _is_assigned(name, match["quoted"], is_quoted=True, is_tight=True) else None
-    is_tight = match["sign"] == b"=" or match["sign"].lstrip()[:1] == b":"
-    if _is_assigned(name, match["bare"], is_quoted=False, is_tight=is_tight) or _is_in_connection(text, match, name):
+    if match["bare"] is None:
+        group = "quoted" if match["quoted"] else "long"
+        return (
+            whole_value(text, *match.span(group))
+            if _is_assigned(name, match[group], match["sign"], is_quoted=True)
+            else None
+        )
+    if _is_assigned(name, match["bare"], match["sign"], is_quoted=False) or _is_in_connection(text, match, name):
         return whole_value(text, *match.span("bare"), _ASSIGNED_BYTES_MAX)
     return None
 
@@ -137,32 +153,46 @@ def _judge_name(name: bytes) -> _NameStrength:
     return _NameStrength.KEY if _PASSWORD_NAME.search(name) is None else _NameStrength.PASSWORD
 
 
-def _is_assigned(name: bytes, value: bytes, *, is_quoted: bool, is_tight: bool) -> bool:
+def _is_assigned(name: bytes, value: bytes, sign: bytes, *, is_quoted: bool) -> bool:
     """Whether a value under this name is a secret; only its beginning is examined."""
     value = value[:_JUDGED_BYTES]
     strength = _judge_name(name)
     if strength is _NameStrength.OTHER or (not is_quoted and _DOTTED.match(value) and not is_opaque(value)):
         return False
     if strength is _NameStrength.WEAK:
-        return _is_weakly_named(name, value)
+        return _is_weakly_named(name, value, has_equals=b"=" in sign)
     if is_random(value) or (_AWS_SECRET.match(value) and _AWS_NAME.search(name)):
         return True
     if strength is _NameStrength.KEY:
         return _is_short_key(value)
     if is_quoted:
         return is_password(value)
-    return _is_bare_password(name, value, is_tight=is_tight)
+    return _is_bare_password(name, value, is_tight=sign == b"=" or sign.lstrip()[:1] == b":")
 
 
-def _is_weakly_named(name: bytes, value: bytes) -> bool:
-    """`token`, and names that end in `key`, `pat` or `auth`: only a random value is a secret."""
+def _is_weakly_named(name: bytes, value: bytes, *, has_equals: bool) -> bool:
+    """`token`, and names that end in `key`, `pat` or `auth`: only a random value is a secret.
+
+    A name before `=` is a variable, and not the member of a record: there a UUID is a key, too, and `key` means one.
+    """
+    if has_equals and _BARE_KEY.match(name):
+        return count_digits(value) >= 3 and is_opaque(value)
     if _OTHER_KEY.search(name):
         return False
     if name[-5:].lower() in (b"_pass", b"-pass"):
         return is_password(value) and not is_common_word(value)
     if name[-5:].lower() == b"token" or _VARIABLE_NAME.match(name):
-        return is_random(value)
+        return is_random(value) or _is_short_token(value)
+    if has_equals and is_uuid(value):
+        return True
     return is_opaque(value)
+
+
+def _is_short_token(value: bytes) -> bool:
+    """12 to 15 letters and digits that are mixed as in no word: digits on both sides of letters."""
+    if not 12 <= len(value) <= 15 or not value.isalnum() or is_placeholder(value) or is_common_word(value):
+        return False
+    return len(_DIGIT_RUN.findall(value)) >= 2 and entropy(value) >= 3.0
 
 
 def _is_short_key(value: bytes) -> bool:
@@ -190,13 +220,20 @@ def _is_bare_password(name: bytes, value: bytes, *, is_tight: bool) -> bool:
 _CELL = rb"[ \t]*[|,][ \t]*"  # between the name and the value in a row of a table
 _SENTENCE = LazyPattern(
     rb"(?P<name>" + _STRONG_WORD + rb"|(?i:token|key))[\"'`]?(?:" + _CELL + rb"|[ \t]{1,4}"
-    rb"(?:(?P<verb>(?i:is|was))[ \t:]{1,3}|->[ \t]?)?)[\"'`]?(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{6,1024})"
+    rb"(?:(?P<verb>(?i:is|was))[ \t:]{1,3}|->[ \t]?)?)[\"'`]{0,2}(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{6,1024})"
 )
 
 
 _SENTENCE_MARKS = b".:!?"
 _KEY_OF = LazyPattern(
     rb"(?i)(?:api|access|account|private|secret|auth|encryption|signing|license|master|admin)[-_. ]\Z"
+)
+
+
+_WORD_BEFORE = LazyPattern(rb"([A-Za-z][A-Za-z0-9]{2,15})[ \t]\Z")
+_NO_OWNER = LazyPattern(
+    rb"(?i)(?:the|this|that|any|each|every|same|with|for|and|its|new|old|one|from|has|had|first|second|last|next|under"
+    rb"|cache|redis|lock|session|dictionary|composite|natural|surrogate|candidate|map|missing|duplicate|unknown)\Z"
 )
 
 
@@ -207,7 +244,7 @@ def _sentence(text: bytes, start: int, _: int) -> ByteRange | None:
         return None
     name = _whole_name(text, start, match.end("name"))
     value = match["value"][:_JUDGED_BYTES].rstrip(_SENTENCE_MARKS)
-    is_named = _OTHER_KEY.search(name) is None or _KEY_OF.search(text[max(0, start - 16) : start]) is not None
+    is_named = _OTHER_KEY.search(name) is None or _is_key_of(text[max(0, start - 16) : start])
     if not is_named or _is_other_name(name):
         return None
     if not is_opaque(value) and not (match["verb"] and _is_spoken_password(name, value)):
@@ -216,11 +253,19 @@ def _sentence(text: bytes, start: int, _: int) -> ByteRange | None:
     return first, first + len(text[first:last].rstrip(_SENTENCE_MARKS))
 
 
+def _is_key_of(before: bytes) -> bool:
+    """Whether the word before `key` names an owner: `access key`, `ACME KEY`, and not `the key` or `primary key`."""
+    if _KEY_OF.search(before):
+        return True
+    word = _WORD_BEFORE.search(before)
+    return word is not None and not _NO_OWNER.match(word[1]) and _OTHER_KEY.search(word[1] + b"_key") is None
+
+
 def _is_spoken_password(name: bytes, value: bytes) -> bool:
     return name.lower().find(b"pass") >= 0 and is_password(value) and count_digits(value) >= 1
 
 
-_GLUED = LazyPattern(rb"(?i:key|token|secret)[-_](?P<value>[A-Za-z0-9+/=]{24,1024})")
+_GLUED = LazyPattern(rb"(?i:key[-_]|(?:token|secret)[-_/])(?P<value>[A-Za-z0-9+/=]{24,1024})")
 _GLUED_NAME = LazyPattern(rb"(?i)(?:(?:api|access|secret|private|auth)[-_]?key|token|secret)\Z")
 
 
@@ -291,18 +336,18 @@ _VALUE_START = rb"[^\x00\s,;{}][^\x00\s]{5}"
 
 DETECTORS = (
     Detector("SECRET", _STRONG_WORD + rb"[A-Za-z0-9_]{0,20}" + _ASSIGN + _VALUE_START, _assigned),
-    Detector("SECRET", _WEAK_WORD + rb"[0-9]{0,2}" + _ASSIGN + rb"[A-Za-z0-9+/_.~=:-]{12}", _assigned),
-    Detector("SECRET", rb"(?i:_pass)" + _ASSIGN + rb"[^\x00\s\"'`,;{}]{6}", _assigned),
+    Detector("SECRET", _WEAK_WORD + rb"[ ]?[0-9]{0,2}" + _ASSIGN + rb"[A-Za-z0-9+/_.~=:-]{12}", _assigned),
+    Detector("SECRET", rb"(?i:_pass)[\"'`]?[ \t]*(?:=>|:=|={1,2}|:)[ \t]*[\"'`]?[^\x00\s\"'`,;{}]{6}", _assigned),
     Detector(
         "SECRET",
         rb"(?i:passw(?:or)?d|secret|token|key)[\"'`]?(?:" + _CELL + rb"|[ \t]{1,4}(?:(?i:is)[ \t]{1,2}|->[ \t]?)?)"
-        rb"[\"'`]?[A-Za-z0-9+/_.~=-]{16}",
+        rb"[\"'`]{0,2}[A-Za-z0-9+/_.~=-]{16}",
         _sentence,
     ),
     Detector(
         "SECRET", rb"(?i:pass(?:word|phrase|code|wd))[\"'`]?[ \t]{1,4}(?i:is|was)[ \t:]{1,3}[^\x00\s]{6}", _sentence
     ),
-    Detector("SECRET", rb"(?i:key|token|secret)[-_][A-Za-z0-9+/=]{24}", _glued),
+    Detector("SECRET", rb"(?i:key[-_]|(?:token|secret)[-_/])[A-Za-z0-9+/=]{24}", _glued),
     Detector(
         "SECRET",
         rb"--[A-Za-z0-9][A-Za-z0-9._-]{0,40}(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|jwt|pat)"

@@ -124,20 +124,27 @@ TOKENS = (
     token_detector("API_KEY", rb"pplx-", rb"[A-Za-z0-9]{40,64}" + _END, _looks_generated),
     token_detector("API_KEY", rb"nvapi-", _W + rb"{40,128}", _looks_generated),
     token_detector("API_KEY", rb"r8_", rb"[A-Za-z0-9]{37}" + _END, _looks_generated, rb"[A-Za-z0-9]{16}"),
-    token_detector("API_KEY", rb"lsv2_(?:pt|sk)_", rb"[0-9a-f]{32}_[0-9a-f]{10}" + _END),
+    token_detector("API_KEY", rb"lsv2_(?:pt|sk)_", rb"[0-9a-fA-F]{32}_[0-9a-fA-F]{10}" + _END),
     token_detector("API_KEY", rb"tvly-", _W + rb"{24,64}", _looks_generated),
     token_detector("API_KEY", rb"npm_", rb"[A-Za-z0-9]{36}" + _END, _looks_generated, rb"[A-Za-z0-9]{16}"),
     token_detector("API_KEY", rb"pypi-AgE", _W + rb"{50,512}", _looks_generated),
     token_detector(
         "API_KEY", rb"SG\.", _W + rb"{20,24}\." + _W + rb"{39,50}" + _END, _looks_generated, _W + rb"{16}"
     ),
+    # Personal access tokens of Jira and Confluence: a number and a colon in base64, before random bytes.
+    token_detector(
+        "API_KEY", rb"(?:[MNO][DTjz][A-Zc-k][w-z0-5]){4}O", rb"[A-Za-z0-9+/]{27}" + _END, _looks_generated
+    ),
+    token_detector("API_KEY", rb"6L[A-Za-z0-9_-]{6}AAAAA", _W + rb"{27}" + _END),
+    token_detector("API_KEY", rb"A{20,22}", rb"[A-Za-z0-9%]{70,110}" + _END, _is_uneven),
     token_detector("API_KEY", rb"dapi", rb"[0-9a-f]{32}(?:-\d)?" + _END, _looks_generated, rb"[0-9a-f]{16}"),
 )
 
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _DIGITS = b"0123456789"
 
-# Discord, Telegram, Terraform, Mailchimp, Zhipu, New Relic, Asana, MaxMind, Salesforce, and webhooks of Teams.
+# Discord, Telegram, Terraform, Mailchimp, Zhipu and Ollama, New Relic, Asana, fal, RapidAPI, Firebase, Dropbox,
+# MaxMind, Salesforce, and webhooks of Teams.
 MARKED = (
     mark_detector(
         "API_KEY",
@@ -155,13 +162,15 @@ MARKED = (
         14,
         rb"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,80}" + _END,
     ),
-    mark_detector("API_KEY", rb"[0-9a-f]-us[0-9]", b"abcdef" + _DIGITS, 32, rb"[0-9a-f]{32}-us[0-9]{1,2}" + _END),
+    mark_detector(
+        "API_KEY", rb"[0-9A-Za-z]-us[0-9]", _LETTERS + _DIGITS, 32, rb"[0-9A-Za-z]{32}-us[0-9]{1,2}" + _END
+    ),
     mark_detector(
         "API_KEY",
         rb"[0-9a-f]{4}\.[A-Za-z0-9]{16}",  # Four before the dot: embeddings are full of numbers with long fractions.
         b"abcdef" + _DIGITS,
         28,
-        rb"[0-9a-f]{32}\.[A-Za-z0-9]{16}" + _END,
+        rb"[0-9a-f]{32}\.[A-Za-z0-9]{16,24}" + _END,
         _is_uneven,
     ),
     mark_detector(
@@ -173,6 +182,30 @@ MARKED = (
         _DIGITS + b"/",
         36,
         rb"[0-9]/[0-9]{12,18}(?:/[0-9]{12,18})?:[0-9a-f]{32}" + _END,
+    ),
+    mark_detector(
+        "API_KEY",
+        rb":[0-9a-f]{32}",
+        b"abcdef-" + _DIGITS,
+        36,
+        rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}:[0-9a-f]{32}" + _END,
+    ),
+    mark_detector(
+        "API_KEY",
+        rb"msh[0-9a-f]{15}p1",
+        b"abcdef" + _DIGITS,
+        10,
+        rb"[0-9a-f]{10}msh[0-9a-f]{15}p1[0-9a-f]{5,6}jsn[0-9a-f]{12}" + _END,
+    ),
+    mark_detector(
+        "API_KEY", rb":APA91b", _LETTERS + _DIGITS + b"_-", 22, rb"[A-Za-z0-9_-]{7,22}:APA91b" + _W + rb"{100,220}"
+    ),
+    mark_detector(
+        "API_KEY",
+        rb"A{10}[B-Za-z0-9_-]{4}",
+        b"abcdefghijklmnopqrstuvwxyz" + _DIGITS,
+        11,
+        rb"[a-zA-Z0-9]{11}A{10}" + _W + rb"{43}" + _END,
     ),
     mark_detector("API_KEY", rb"_mmk", _LETTERS + _DIGITS + b"_", 36, rb"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk" + _END),
     mark_detector(

@@ -111,7 +111,12 @@ def is_opaque(value: bytes) -> bool:
         or not is_random(value)
     ):
         return False
-    return not is_provider_id(value) and not _UUID.match(value)
+    return not is_provider_id(value) and not is_uuid(value)
+
+
+def is_uuid(value: bytes) -> bool:
+    """Whether the value is a UUID, which names something more often than it is a key."""
+    return _UUID.match(value) is not None
 
 
 def is_provider_id(value: bytes) -> bool:

@@ -108,13 +108,17 @@ class Scanner:
         """A secret that its context revealed may also have its own type: `api_key = "sk-…"` is an OPENAI_KEY."""
         if place.type not in CONTEXT_TYPES:
             return place
-        before = max(0, place.start - 1)
-        for detector, _ in self._match_anchors(text, before):
-            if detector.type in CONTEXT_TYPES:
-                continue
-            inner = detector.locate(text, before, place.end)
-            if inner is not None and inner[0] == place.start:
-                return SecretSpan(place.start, max(place.end, inner[1]), detector.type)
+        starts = [max(0, place.start - 1)]
+        mark = self._search(text, place.start, place.end)  # Some keys are known by what stands in the middle of them.
+        if mark is not None:
+            starts.append(mark.start())
+        for start in starts:
+            for detector, _ in self._match_anchors(text, start):
+                if detector.type in CONTEXT_TYPES:
+                    continue
+                inner = detector.locate(text, start, place.end)
+                if inner is not None and inner[0] == place.start:
+                    return SecretSpan(place.start, max(place.end, inner[1]), detector.type)
         return place
 
 

@@ -12,7 +12,7 @@ from support.fake_secrets import SECRETS, draw, jwt, luhn, pem
 from support.work_counts import count_lines
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.redactor import Redactor
-from traceforge.redact.vendor_keys import SOURCES, VENDOR_KEYS
+from traceforge.redact.vendor_key_table import SOURCES, VENDOR_KEYS
 
 REDACTOR = Redactor()
 SOURCE = Random(2)

@@ -1,0 +1,110 @@
+"""Secrets that a name beside them, or the manner of a key, gives away in free text."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from support.fake_secrets import ALNUM, draw
+from support.secret_shapes import hexadecimal, uuid4
+from traceforge.redact.redactor import Redactor
+
+REDACTOR = Redactor()
+MIXED = draw(Random(3), 36, ALNUM)
+HEX = hexadecimal(Random(4), 32)
+UUID = uuid4(Random(5))
+LONG = draw(Random(6), 1_400, ALNUM)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[DEBUG] Using Key={MIXED}",
+        f'key = "{HEX}"',
+        f"acme token - '{MIXED}'",
+        f"ACME KEY {HEX}",
+        f"Your ACME key is {HEX}, keep it",
+        f"acme_key = {UUID}",
+        f"acmeKey={UUID}",
+        f"secret_id = '{UUID}'",
+        f'api_key: str = "{MIXED}"',
+        f'const acmeKey string = "{MIXED}"',
+        f'const acmeApiKey =\n    "{HEX}";',
+        f'acme_token: "{LONG}"',
+        f"Unseal Key 2: {MIXED}",
+        f"token = ' {MIXED} '",
+        f'placeholder="token: &quot;{MIXED}&quot;"',
+        f"buildConfigField 'String', 'API_KEY', '\"{HEX}\"'",
+        "acme_token = 'fg4asyuq4ume3m'",
+        f"https://example.com/version2/token/{MIXED}",
+    ],
+)
+def test_a_value_beside_a_secret_name_is_redacted(text: str) -> None:
+    """However the name and the value are joined."""
+    cleaned = REDACTOR.redact_text(text)
+
+    assert not any(part in cleaned for part in (MIXED[8:28], HEX[8:24], UUID[9:30], LONG[20:1_300], "asyuq4ume"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"the primary key {HEX}",
+        f"the cache key {HEX} expired",
+        f"the key {HEX}",
+        f'{{"key": "{HEX}"}}',
+        f'{{"session_key": "{UUID}"}}',
+        f"primary_key = {UUID}",
+        "token: preprocessing-step",
+        "token = 'internationalisation'",
+    ],
+)
+def test_a_name_that_marks_no_secret_changes_nothing(text: str) -> None:
+    """A hash or an id after a word that ends in `key`."""
+    assert text == REDACTOR.redact_text(text)
+
+
+@pytest.mark.parametrize(
+    "frame", ["use {} now", "export VALUE={}", 'open("{}")', "a = '{}'", "run `{}`", "<v>{}</v>", "a\n{}\nb"]
+)
+@pytest.mark.parametrize("prefix", ["acme_", "acme-", "ACME_", "acme_eu_", "qx-v2-"])
+def test_a_key_of_a_vendor_that_no_table_has_is_redacted(frame: str, prefix: str) -> None:
+    """A word, a mark, and random text of both cases with digits."""
+    text = frame.format(prefix + MIXED)
+
+    assert frame.format("[REDACTED]") == REDACTOR.redact_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"id": "acme_{MIXED}"}}',
+        f'{{"ids": ["acme_{MIXED}", "acme_{MIXED}x"]}}',
+        f"no tool output for call_{MIXED} was sent",
+        f"request req_{MIXED} failed",
+        f"the file file-{MIXED} of msg_{MIXED}",
+        "the group (`rlg_01VPTCmyiu5ZLsWkcxYG2pY8`)",
+        f"see acme_{HEX}{HEX}",
+        f"sha256-{MIXED}",
+        f"https://example.com/acme_{MIXED}",
+        "use aVeryLongNameOfAFunction_ThatGoesOnAndOnForEver2",
+    ],
+)
+def test_an_id_is_unchanged(text: str) -> None:
+    """The value of a member, and the words with which ids of model providers begin."""
+    assert text == REDACTOR.redact_text(text)
+
+
+def test_an_id_is_unchanged_in_a_body() -> None:
+    """As a whole value, of a member or of a list."""
+    body = f'{{"id":"acme_{MIXED}","list":["acme-{MIXED}"],"items":[{{"ref":"qx_{MIXED}"}}]}}'.encode()
+
+    assert body == REDACTOR.redact_body(body, "application/json").value
+
+
+def test_the_signature_of_a_model_is_unchanged() -> None:
+    """Some begin with the letters of an Alibaba token."""
+    text = f'"signature": "CAISzQIKhwEIEBgCKkA6{MIXED}{MIXED}{MIXED}{MIXED}"'
+
+    assert text == REDACTOR.redact_text(text)
