@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from pages import ROOT, Command, Terminal, commands, is_shown_output, read_page, write_file
 
-from support.model_servers import ModelServer, Reply, model_server, serve_in_thread
+from support.model_servers import ModelServer, model_server
 from support.newcomer import application_packages, build_wheel, create_environment, find_packages
 
 README, QUICKSTART = (read_page(ROOT / name) for name in ("README.md", "docs/tutorials/quickstart.md"))
@@ -73,14 +73,6 @@ class Newcomer:
         self.run(f"unset {self.variables}")
 
 
-class Atlas(ModelServer):
-    """A model that knows the capital of France."""
-
-    def reply(self, path: str, query: str, data: bytes) -> Reply:
-        reply = super().reply(path, query, data)
-        return reply._replace(chunks=[chunk.replace(b"France", b"Paris") for chunk in reply.chunks])
-
-
 @pytest.fixture(scope="module")
 def install(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Installs the package beside an application, once for each: the folder of the commands."""
@@ -103,12 +95,12 @@ def install(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def start(install: Callable[[str], Path], tmp_path: Path) -> Iterator[Callable[..., Newcomer]]:
+def start(install: Callable[[str], Path], tmp_path: Path) -> Iterator[Callable[[str], Newcomer]]:
     """Starts a newcomer in an empty project, with the packages of an application."""
     with ExitStack() as stack:
 
-        def start(application: str, server: ModelServer | None = None) -> Newcomer:
-            server = stack.enter_context(serve_in_thread(server or ModelServer()))
+        def start(application: str) -> Newcomer:
+            server = stack.enter_context(model_server())
             newcomer = Newcomer(tmp_path, install(application), server)
             stack.callback(newcomer.close)
             return newcomer
@@ -143,15 +135,16 @@ def follow_readme(newcomer: Newcomer, edit: tuple[str, str, str], shown: str) ->
     newcomer.succeed(TEST)
 
 
-def test_readme_leads_from_the_installation_to_a_red_build(start: Callable[..., Newcomer]) -> None:
-    newcomer = start("openai", Atlas())
+def test_readme_leads_from_the_installation_to_a_red_build(start: Callable[[str], Newcomer]) -> None:
+    """Also without a key: the bundled model server knows enough for the test of the page."""
+    newcomer = start("openai")
     for block in README.blocks:
         write_file(block, newcomer.folder)
 
     follow_readme(newcomer, ("app.py", "What is", "Name"), "[-What is-]{+Name+} the capital of France?")
 
 
-def test_the_quickstart_prints_what_it_shows(start: Callable[..., Newcomer]) -> None:
+def test_the_quickstart_prints_what_it_shows(start: Callable[[str], Newcomer]) -> None:
     newcomer = start("openai")
     (needed,) = re.findall("`(pip install [^`]+)`", "\n".join(QUICKSTART.prose))
     newcomer.succeed(f"PIP_NO_INDEX=1 {needed}")
@@ -164,7 +157,7 @@ def test_the_quickstart_prints_what_it_shows(start: Callable[..., Newcomer]) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", sorted(path.stem for path in SUITES.glob("*.py")))
-def test_the_commands_of_readme_work_for_a_first_call_with(suite: str, start: Callable[..., Newcomer]) -> None:
+def test_the_commands_of_readme_work_for_a_first_call_with(suite: str, start: Callable[[str], Newcomer]) -> None:
     """Recorded, approved, green without a key, red after an edit, green again after what the red run prints."""
     newcomer = start("litellm" if suite in LITELLM else "apps")
     shutil.copy(SUITES / f"{suite}.py", newcomer.folder / "test_app.py")
