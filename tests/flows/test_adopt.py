@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from support.cassette_projects import NAMES, move_project
 from support.cassettes import KEY, interaction, write_cassette
 from support.command import CommandResult, traceforge
+from support.corpus import PROJECT
 from support.exchanges import chat_request
 from support.model_servers import ModelServer, model_server
 from support.proposals import REPEATABLE
@@ -188,3 +190,27 @@ def test_adopting_needs_imported_snapshots_and_asks_no_provider(tmp_path: Path) 
 
     assert (3, True) == (ran.code, "traceforge import vcr DIR" in ran.err), ran
     assert (2, True) == (both.code, "--adopt asks no provider" in both.err), both
+
+
+PAGE = PROJECT / "docs" / "how-to" / "import-cassettes.md"
+PROMPTS = {
+    "llm-anthropic": ("tests/test_anthropic.py", "Two names for a pet pelican, be brief"),
+    "llm-gemini": ("tests/test_gemini.py", "Name for a pet pelican, just the name"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_real_project_leaves_vcrpy_without_a_provider(tmp_path: Path, name: str) -> None:
+    """Imported, adopted and approved it is green without a network, and red after an edit of a prompt."""
+    moved = move_project(name, tmp_path)
+    green = moved.test()
+    file, prompt = PROMPTS[name]
+    suite = moved.project.folder / file
+    suite.write_text(suite.read_text().replace(prompt, f"{prompt}, please"))
+    red = moved.test()
+
+    assert 0 == moved.adopted.code, moved.adopted
+    assert moved.table_row in PAGE.read_text()
+    assert (0, True) == (green.code, "GREEN: " in green.err), green
+    assert (1, True) == (red.code, "{+, please+}" in red.err), red

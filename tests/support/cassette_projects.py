@@ -1,8 +1,9 @@
-"""Audit the projects of the corpus that have cassettes, with the versions of `requirements/cassette-projects.txt`.
+"""Audit the projects of the corpus that have cassettes, and move them from vcrpy to TraceForge.
 
     PYTHONPATH=tests .venv/bin/python -m support.cassette_projects
 
-prints the numbers of docs/how-to/audit-cassettes.md.
+prints the numbers of docs/how-to/audit-cassettes.md and import-cassettes.md, with the versions of
+`requirements/cassette-projects.txt`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from support.corpus import need_shared
 from support.environments import installed_python
 
 NAMES = ("llm-anthropic", "llm-gemini")
+WITHOUT_VCRPY = ("--disable-recording",)
 
 
 class AuditedProject(NamedTuple):
@@ -78,12 +80,44 @@ def audit_project(name: str, folder: Path) -> AuditedProject:
     return AuditedProject(name, ran.code, ran.err)
 
 
+class MovedProject(NamedTuple):
+    """A project whose cassettes are imported, and whose drifted calls have adopted answers; all approved."""
+
+    name: str
+    project: CassetteProject
+    adopted: CommandResult
+
+    def test(self) -> CommandResult:
+        """Gate the suite without vcrpy."""
+        return self.project.run("test", pytest=WITHOUT_VCRPY)
+
+    @property
+    def table_row(self) -> str:
+        """The row of the project, as the page has it."""
+        match = re.search(r"(\d+) model calls: (\d+) answered from snapshots, (\d+) with", self.adopted.err)
+        assert match is not None, self.adopted
+        return f"| {self.name} | {match[1]} | {match[2]} | {match[3]} |"
+
+
+def move_project(name: str, folder: Path) -> MovedProject:
+    """Install a project, and move its cassette tests to TraceForge without a provider."""
+    project = install_project(name, folder)
+    (project.folder / "traceforge.config.json").write_text('{"record_http": "all"}')
+    assert 0 == project.run("import", "vcr", "tests/cassettes").code
+    assert 0 == project.run("approve", "--all", "--reason", "as recorded with vcrpy").code
+    adopted = project.run("record", "--adopt", pytest=WITHOUT_VCRPY)
+    assert 0 == project.run("approve", "--all", "--reason", "what the suite sends now").code
+    return MovedProject(name, project, adopted)
+
+
 def main() -> None:
-    """Print a row for each project, and the report of the first."""
-    with tempfile.TemporaryDirectory() as folder:
-        projects = [audit_project(name, Path(folder)) for name in NAMES]
+    """Print the rows of both pages, and the report of the first audit."""
+    with tempfile.TemporaryDirectory() as audits, tempfile.TemporaryDirectory() as moves:
+        projects = [audit_project(name, Path(audits)) for name in NAMES]
+        moved_projects = [move_project(name, Path(moves)) for name in NAMES]
     rows = "\n".join(project.table_row for project in projects)
-    sys.stdout.write(f"{rows}\n\n{projects[0].report}")
+    moved_rows = "\n".join(project.table_row for project in moved_projects)
+    sys.stdout.write(f"{rows}\n\n{moved_rows}\n\n{projects[0].report}")
 
 
 if __name__ == "__main__":
