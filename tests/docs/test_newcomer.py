@@ -124,6 +124,7 @@ def follow_readme(newcomer: Newcomer, edit: tuple[str, str, str], shown: str) ->
     code, red = newcomer.run(TEST)
 
     assert (1, True) == (code, shown in red), red
+    assert "traceback: only the lines of the application" in red, red
     assert served == newcomer.server.served > 0
     assert [True, True] == [" prompt only" in output for output in green], green
     next_steps = re.search("to approve the changes: (.+), then (.+)", red)

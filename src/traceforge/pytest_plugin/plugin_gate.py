@@ -15,6 +15,7 @@ import pytest
 
 from traceforge.build_environment import is_ci
 from traceforge.canon import json_bytes, parse_json
+from traceforge.capture.hook.callsite import CallSites
 from traceforge.capture.hook.pytest_scopes import leave_pytest
 from traceforge.capture.run.suite_events import merge_outcomes
 from traceforge.config import load_config
@@ -28,6 +29,7 @@ from traceforge.pytest_plugin import (
     is_worker,
     list_asked_paths,
 )
+from traceforge.pytest_plugin.short_traceback import NOTE, shorten_traceback
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import count, finding_lines, hint_line
 from traceforge.snapshots.gate.gate_findings import NEW_RULE
@@ -221,6 +223,9 @@ class PluginGate:
         if item.get_closest_marker(MARK) is not None and is_ci():
             text = f"{text}\n{OFF_NOTE}"
         if report.failed:
+            short = self._shorten_traceback(call)
+            if short is not None:
+                report.longrepr, text = short, f"{text}\n{NOTE}"
             add_section = getattr(
                 report.longrepr, "addsection", None
             )  # Sections of the report are not in --junitxml.
@@ -233,6 +238,12 @@ class PluginGate:
             report.longrepr = text
         if hasattr(report, "wasxfail"):
             del report.wasxfail  # A test that is expected to fail does not fail the run, whatever its outcome.
+
+    def _shorten_traceback(self, call: pytest.CallInfo[None]) -> Any | None:  # noqa: ANN401 (private in pytest)
+        if call.excinfo is None:
+            return None
+        callsite = self.process.snapshots.loaded.config.callsite
+        return shorten_traceback(call.excinfo, self._config, CallSites(self.project, callsite.skip).is_application)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """How a test ended: in the process that hears of all of them."""

@@ -61,6 +61,10 @@ class CallSites:
             frame = frame.f_back
         return ""
 
+    def is_application(self, file: str) -> bool:
+        """Whether a file is the application's."""
+        return bool(self._name(file))
+
     def _site(self, frame: FrameType) -> str:
         """A frame as a call site; "" where it is not the application's."""
         file = frame.f_code.co_filename
