@@ -434,13 +434,11 @@ def port_range(port: float | str) -> range:
 
 def is_host(host: str) -> bool:
     """Whether a name or address, without brackets, can be that of a host."""
-    if not host:
-        return False
     try:  # The codec takes a hundredth of what the pytest plugin adds to a run, and has nothing to encode in ASCII.
         encoded = re.fullmatch(_ASCII_LABELS, host) if host.isascii() else host.encode("idna")
     except UnicodeError:
         return False
-    return bool(encoded) and host.isprintable() and not any(character in host for character in ' "#%/<>?@[\\]^`{|}')
+    return bool(host and encoded) and host.isprintable() and not any(char in host for char in ' "#%/<>?@[\\]^`{|}')
 
 
 def keeps_keys_private(url: str) -> bool:
