@@ -34,11 +34,14 @@ needs_seal = pytest.mark.skipif(bool(reason_not_sealable()), reason=reason_not_s
 NOT_REACHED = {
     "tomllib": "the configuration is read before",
     "click.shell_completion": "completes words in a shell",
-    "difflib": "proposes a command's name",
+    "traceforge.audit.other_file_check": "`verify`",
+    "traceforge.audit.tree_auditor": "`verify`",
     "uvloop": "the event loop of servers that are commands of their own",
     "traceforge.capture.hook.child_watcher": "runs in processes of the command",
     "traceforge.capture.inprocess": "records in the process of an application",
     "traceforge.context.api": "the context store",
+    "traceforge.cli.shell_completion": "completes words in a shell",
+    "traceforge.cli.tree_gate_check": "checks a tree without a command",
     "traceforge.packs.pack_verifier": "`verify`",
     "traceforge.snapshots.gate.command_gate": "is the judge",
     "traceforge.traces.retention": "a test records no traces",
@@ -47,7 +50,7 @@ NOT_REACHED = {
 
 LIST_MODULES = """
 import sys
-import traceforge.cli.gate_command, traceforge.cli.main, traceforge.snapshots.gate.command_gate
+import traceforge.cli.gate_command, traceforge.cli.main, traceforge.cli.suite_gate
 from traceforge.snapshots.gate.import_guard import refuse_imports
 refuse_imports()
 print(*sys.modules)
