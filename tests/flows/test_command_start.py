@@ -113,6 +113,7 @@ PLUGIN = """
     errors errors.base errors.call_errors errors.file_errors errors.project_errors errors.store_errors
     http http.event_stream
     pytest_plugin pytest_plugin.plugin_gate pytest_plugin.project_gates pytest_plugin.scope_hooks
+    pytest_plugin.short_traceback
     pytest_plugin.usage_signs
     redact redact.lazy_pattern redact.redactions redact.secret_names
     replay replay.compared_body replay.compared_headers replay.fingerprints replay.library
