@@ -22,6 +22,7 @@ from traceforge.redact.text_edits import replace_and_split
 CARD_MIN = 10**11  # A smaller number cannot be a payment card and is not scanned.
 NAME_LENGTH_MAX = 128
 _UNKNOWN_NAME = NameKind.FIELD  # Until it is known, a name may be secret. Enum members are slow to look up.
+_NESTED_QUOTE = r"\\\""  # a quote of the third level, seen from the first
 _BORDER = "\x00"  # Stands between two texts. No detector crosses it.
 
 Node = tuple["Node | None", str | int]  # The way from the root: the parent's way, and the key below it.
@@ -45,6 +46,7 @@ def redact_json(finder: SecretFinder, value: JSON, path: str = "$") -> Redacted[
     collector = _TextCollector(finder)
     collector.collect(value)
     changes = redact_slots(finder, collector.slots)
+    _redact_nested_json(finder, collector.slots, changes)
     _redact_text_parts(finder, collector.text_parts, changes)
     if not changes and not collector.secret_members and not collector.secret_names:
         return Redacted(value, [])
@@ -167,6 +169,23 @@ def redact_slots(finder: SecretFinder, slots: list[Slot]) -> dict[Node | None, R
         return {}
     spans = finder.find_secrets(encode(_BORDER.join(texts)))
     return _redact_slots_with_spans(finder, slots, texts, spans) if spans else {}
+
+
+def _redact_nested_json(finder: SecretFinder, slots: list[Slot], changes: dict[Node | None, Replacement]) -> None:
+    """Add the changes of texts that are JSON with JSON in it: escaped so often, no detector reads a name and a value.
+
+    Each level halves the backslashes of a text, so there are never many levels.
+    """
+    for parent, key, _, text, _ in slots:
+        if _NESTED_QUOTE not in text:
+            continue
+        node = None if key is None else (parent, key)
+        change = changes.get(node, Replacement(text, []))
+        value = _parse_container(str(change.value))
+        cleaned = redact_json(finder, value) if value is not None else None
+        if cleaned is not None and cleaned.log:
+            secrets = [(item.start, item.type, item.reveal()) for item in cleaned.log]
+            changes[node] = Replacement(json_bytes(cleaned.value).decode(), [*change.secrets, *secrets])
 
 
 def _contains_secret(finder: SecretFinder, texts: list[str]) -> bool:
