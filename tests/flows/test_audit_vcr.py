@@ -177,6 +177,29 @@ def test_a_call_that_was_removed_is_not_green(tmp_path: Path) -> None:
     assert 1 == audit(drifted).code
 
 
+def test_a_call_that_one_of_several_tests_of_a_cassette_no_longer_makes_is_listed(tmp_path: Path) -> None:
+    """Another test still plays it, so that it counts as played; the cassette does not say who recorded it."""
+    tests = """
+@pytest.mark.parametrize("calls", [2, 1])
+def test_law(send, calls):
+    for name in ("m", "n")[:calls]:
+        assert send(f"{URL}?{name}", model=name) == "answer"
+"""
+    url = "https://api.openai.com/v1/chat/completions"
+    project = make_project(
+        tmp_path / "project", tests, test_law=[post(f"{url}?m", model="m"), post(f"{url}?n", model="n")]
+    )  # fmt: skip
+
+    ran, read = audit(project), report_of(audit(project, "--json"))
+
+    assert 0 == ran.code, ran
+    assert "test_bot.py::test_law[1]: 1 of 2 interactions of cassettes/test_law.json\n" in ran.err
+    assert "test_law[2]: " not in ran.err
+    assert [{"test": "test_bot.py::test_law[1]", "cassette": "cassettes/test_law.json", "played": 1, "of": 2}] == (
+        read["partly_played"]
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "code", "not_run"),
     [(("-x",), 3, ["test_bot.py::test_second", "test_bot.py::test_third"]), (("-x", "-k", "law or broken"), 0, [])],

@@ -66,6 +66,18 @@ class RecordedInteraction:
 
 
 @dataclass(frozen=True)
+class PartlyPlayedCassette:
+    """A cassette that several tests load, and of which one plays less than all of them do together. Whether that
+    test once made the other calls, too, is in no cassette.
+    """
+
+    test: str
+    cassette: str
+    played: int  # interactions that the test plays
+    of: int  # interactions that all its tests play
+
+
+@dataclass(frozen=True)
 class DriftedCall:
     """A call that differs from the interaction that answered it."""
 
@@ -101,6 +113,7 @@ class DriftReport:
     cassettes: int  # that were loaded and are not empty
     unopened: Sequence[UnopenedCassette] = ()  # of the folder that was named
     not_run: Sequence[str] = ()  # tests that were collected and selected
+    partly_played: Sequence[PartlyPlayedCassette] = ()  # by tests that passed
     ignored: Sequence[UnansweredCall] = ()  # by a filter of the suite, and no model calls; without secrets
     unchecked: list[Finding] = field(default_factory=list)
 
@@ -153,8 +166,9 @@ def audit_cassettes(loaded: LoadedConfig, command: Sequence[str], folder: str | 
         sum(bool(interactions) for interactions in observer.loaded.values()),
         [*unopened],
         [*map(redactor.redact_label, run.suite.list_not_run())],
-        observer.ignored,
+        ignored=observer.ignored,
     )
+    report.partly_played = [*observer.list_partly_played(report.tests)]
     report.unchecked = [*_find_unchecked(report, run, observer)]
     return report
 
@@ -168,6 +182,7 @@ class _DriftObserver:
         self._hosts = hosts  # all of whose calls are model calls
         self._digests: dict[str, set[str]] = {}  # of each cassette, whenever it was loaded
         self._played: set[tuple[str, int]] = set()
+        self._played_by: dict[str, dict[str, set[int]]] = {}  # by cassette and test
         self.loaded: dict[str, list[RecordedInteraction]] = {}
         self.opened: set[str] = set()  # real paths
         self.loading_tests: dict[str, set[str]] = {}  # by cassette that is not empty, as it is reported
@@ -190,6 +205,7 @@ class _DriftObserver:
         scope, cassette, index, recorded, sent = interaction
         test = self._name_test(scope)
         self._played.add((cassette, index))
+        self._played_by.setdefault(cassette, {}).setdefault(test, set()).add(index)
         self.compared[test] += 1
         changes = list_request_changes(self._keyer, recorded, sent)
         if changes:
@@ -216,6 +232,17 @@ class _DriftObserver:
             for interaction in interactions:
                 if (cassette, interaction.index) not in self._played:
                     yield interaction
+
+    def list_partly_played(self, outcomes: Mapping[str, str]) -> Iterator[PartlyPlayedCassette]:
+        """Of cassettes that several tests load, the tests that passed and did not play all that others did."""
+        for cassette, by_test in sorted(self._played_by.items()):
+            name = self._name_cassette(cassette)
+            loaders = sorted(self.loading_tests.get(name, set()) & outcomes.keys())
+            played = set[int]().union(*by_test.values())
+            for test in loaders if len(loaders) > 1 else ():
+                own = by_test.get(test, set())
+                if outcomes[test] == "passed" and own < played:
+                    yield PartlyPlayedCassette(test, name, len(own), len(played))
 
     def _describe(self, cassette: str, index: int, method: str, url: str) -> RecordedInteraction:
         label, safe_url = self._redactor.redact_label, self._redactor.redact_url(url).value

@@ -28,6 +28,9 @@ def drift_lines(report: DriftReport) -> Iterator[str]:
         yield from _rest_lines(len(report.unchecked), LINES_SHOWN)
     for title, noun, items in (
         ("recorded, and played by no test", "interaction", [_interaction_text(item) for item in report.unplayed]),
+        ("shared by several tests, and played in part: if a call was removed, no cassette says so", "test",
+         [f"{part.test}: {part.played} of {part.of} interactions of {part.cassette}"
+          for part in report.partly_played]),
         ("loaded by no test", "cassette", [cassette.path for cassette in report.unopened]),
         ("ignored by the recorder of the suite, and no model calls", "call",
          [f"{call.method} {call.url}".strip() for call in report.ignored]),
@@ -97,6 +100,10 @@ def drift_json(report: DriftReport) -> JSONObject:
         "unanswered": [dict(call._asdict()) for call in report.unanswered],
         "ignored": [dict(call._asdict()) for call in report.ignored],
         "unplayed": [_interaction_json(interaction) for interaction in report.unplayed],
+        "partly_played": [
+            {"test": part.test, "cassette": part.cassette, "played": part.played, "of": part.of}
+            for part in report.partly_played
+        ],
         "unopened": [
             {"cassette": cassette.path, "interactions": cassette.interactions} for cassette in report.unopened
         ],
