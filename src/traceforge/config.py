@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
 from typing import Annotated, ClassVar, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from traceforge.addresses import PORT_MAX, port_range, upstream_problem
 from traceforge.build_environment import build_environment
 from traceforge.canon import JSON, JSONObject, find_conflict_marker, find_repeated_name, json_path, parse_json
 from traceforge.conversion import convert
@@ -34,12 +34,8 @@ MATCH_KEY_VARIABLE = "TRACEFORGE_MATCH_KEY"
 UPSTREAM_VARIABLE = "TRACEFORGE_UPSTREAM_"  # and the name of an upstream: where this user wants it to be
 CONFIG_BYTES_MAX = 1 << 20
 CONFIG_RULE = "CF1"
-PORT_MAX = 65535
 
 ENVIRONMENT_VARIABLES = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
-
-# The first parts of paths that belong to the proxy itself, or to a dialect.
-RESERVED_NAMES = frozenset(("healthz", "metrics", "v1", "v1alpha", "v1beta", "v1beta1", "api"))
 
 # Providers that need no declaration. A file of the project cannot redirect them: the user's API keys would follow.
 DEFAULT_UPSTREAMS: Mapping[str, str] = {
@@ -48,11 +44,6 @@ DEFAULT_UPSTREAMS: Mapping[str, str] = {
     "gemini": "https://generativelanguage.googleapis.com",
     "ollama": "http://127.0.0.1:11434",
 }
-
-# Compiled on first use, because most projects configure neither.
-_UPSTREAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
-_ASCII_LABELS = r"(?:[^.]{1,63}\.)*[^.]{0,63}"
-_PORTS = r"([0-9]{1,5})-([0-9]{1,5})"
 _PORTS_HINT = 'Write a port as 5432, and a range as "32768-60999".'
 _UPSTREAM_HINT = 'Write it as "corp": "https://llm.example.com".'
 _REDIRECT_HINT = (
@@ -420,59 +411,6 @@ def _check_ports(section: JSON, where: str) -> Iterator[Finding]:
         elif isinstance(port, str) and len(port_range(port)) == PORT_MAX:
             message = f"test.allow_ports[{index}] is {port!r}, which means everything"
             yield Finding(where, f"$.test.allow_ports[{index}]", CONFIG_RULE, message, _PORTS_HINT)
-
-
-def port_range(port: float | str) -> range:
-    """One port, or the ports of `first-last`; an empty range where it is neither."""
-    if isinstance(port, str):
-        match = re.fullmatch(_PORTS, port)
-        first, last = (int(match[1]), int(match[2])) if match else (0, 0)
-    else:
-        first = last = int(port) if port == int(port) else 0
-    return range(first, last + 1) if 0 < first <= last <= PORT_MAX else range(0)
-
-
-def is_host(host: str) -> bool:
-    """Whether a name or address, without brackets, can be that of a host."""
-    try:  # The codec takes a hundredth of what the pytest plugin adds to a run, and has nothing to encode in ASCII.
-        encoded = re.fullmatch(_ASCII_LABELS, host) if host.isascii() else host.encode("idna")
-    except UnicodeError:
-        return False
-    return bool(host and encoded) and host.isprintable() and not any(char in host for char in ' "#%/<>?@[\\]^`{|}')
-
-
-def keeps_keys_private(url: str) -> bool:
-    """Whether requests to this URL are encrypted, or stay on this machine.
-
-    Only `localhost` and plain addresses stay: a name such as localhost.example.com may be a host on the internet, and
-    programs do not agree about what 0x7f.1 means.
-    """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if parts.scheme == "https" or host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def upstream_problem(name: str, url: str) -> str:
-    """Why an upstream cannot have this name or address; "" where it can. The text never contains the address."""
-    if not re.fullmatch(_UPSTREAM_NAME, name) or name in RESERVED_NAMES:
-        return f"{name!r} cannot be the name of an upstream"
-    try:
-        address = urlsplit(url)
-        port = address.port
-    except ValueError:
-        return "the address is not a URL"
-    if not (url.isascii() and url.isprintable() and " " not in url):
-        return "the URL must be plain ASCII without spaces"
-    if address.scheme not in ("http", "https") or not is_host(address.hostname or "") or port == 0:
-        return "the URL must begin with http:// or https:// and name a host"
-    if "@" in address.netloc:
-        return "the URL must not hold a user or a password"
-    return "the URL must end with its path" if address.query or address.fragment else ""
 
 
 def _unknown(key: str, known_keys: tuple[str, ...], where: str, prefix: str) -> Iterator[Finding]:

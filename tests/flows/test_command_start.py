@@ -28,7 +28,7 @@ LARGE_MODULES = {
     "traceforge.capture", "yaml",
 }  # fmt: skip
 VERIFY_FILE = """
-    audit audit.auditor audit.file_check audit.file_kinds audit.parallel_map
+    addresses audit audit.auditor audit.file_check audit.file_kinds audit.parallel_map
     build_environment
     canon canon.digests canon.fast_writer canon.json_reader canon.json_types canon.json_writer canon.numbers
     canon.slow_writer canon.strict_reader
@@ -98,8 +98,8 @@ suite.stop()
 print("modules", *sys.modules)
 """
 PLUGIN = """
-    build_environment clock config conversion distribution exchange files findings ids match_key project_trust
-    terminal wildcards
+    addresses build_environment clock config conversion distribution exchange files findings ids match_key
+    project_trust terminal wildcards
     canon canon.digests canon.fast_writer canon.json_reader canon.json_types canon.json_writer canon.numbers
     canon.slow_writer canon.strict_reader
     capture capture.engine capture.hook capture.inprocess capture.network_guard capture.null_recorder

@@ -20,11 +20,12 @@ from support.command import traceforge
 from support.config_files import configure, refuse
 from support.proposals import approve_change, make_call, propose
 from support.proxy_process import proxy
+from traceforge.addresses import keeps_keys_private
 from traceforge.capture.proxy.effective_upstreams import find_refusal, find_run_upstreams, find_upstreams
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.chat.model_address import InvalidModelAddress, find_address
 from traceforge.cli import check_live_command
-from traceforge.config import CONFIG_FILE, DEFAULT_UPSTREAMS, Config, LoadedConfig, keeps_keys_private, load_config
+from traceforge.config import CONFIG_FILE, DEFAULT_UPSTREAMS, Config, LoadedConfig, load_config
 from traceforge.errors import CannotRead, InvalidConfig, ProviderFailed
 from traceforge.findings import ExitCode
 from traceforge.modelio.provider_adapters import adapter_for

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from support.json_texts import fuzz
 from support.raw_sockets import Proxy, Upstream
 from support.three_servers import HEALTH, KINDS, AttackedServer, attacked_server, is_answered, read_refusal
+from traceforge.addresses import upstream_problem
 from traceforge.capture.http_client import CallControl, HttpClient
 from traceforge.capture.proxy.upstream_routes import PathLeavesUpstream, UpstreamRoutes, leaves_base_path
 from traceforge.cli.main import main
-from traceforge.config import upstream_problem
 from traceforge.context.api.http_transport import ServerAddress
 from traceforge.context.storage.database import database_url
 from traceforge.errors import CannotListen, InvalidStoreAddress

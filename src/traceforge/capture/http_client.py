@@ -27,9 +27,9 @@ from typing import Any, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from traceforge.addresses import is_host
 from traceforge.capture.hook.in_flight_call import InFlightCall
 from traceforge.capture.run.environment import LOOPBACK
-from traceforge.config import is_host
 from traceforge.exchange import Headers
 
 TIMEOUT_S = 300.0  # For each read: a model may think for minutes before its first byte.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from traceforge.config import keeps_keys_private, upstream_problem
+from traceforge.addresses import keeps_keys_private, upstream_problem
 from traceforge.modelio.provider_adapters import ADAPTERS
 from traceforge.snapshots.live.live_address import KeyHeader, find_key
 from traceforge.wire.endpoints import Dialect, EndpointKind, find_endpoint

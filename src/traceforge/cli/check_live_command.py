@@ -7,13 +7,14 @@ import sys
 
 import click
 
+from traceforge.addresses import upstream_problem
 from traceforge.canon import JSON
 from traceforge.capture.proxy.effective_upstreams import EffectiveUpstreams, describe_key_destination, find_upstreams
 from traceforge.capture.run.environment import read_upstreams
 from traceforge.cli.output import confirm_or_exit, has_stderr_terminal, json_option, print_json
 from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
-from traceforge.config import LoadedConfig, upstream_problem
+from traceforge.config import LoadedConfig
 from traceforge.findings import exit_code
 from traceforge.report.check_live_text import plan_lines, verdict_lines
 from traceforge.report.text_format import finding_lines

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import click
 
+from traceforge.addresses import upstream_problem
 from traceforge.capture.proxy.effective_upstreams import find_upstreams
 from traceforge.capture.proxy.worker import TOKEN_VARIABLE, ProxySettings, run_worker
 from traceforge.capture.proxy.worker_supervisor import WorkerSupervisor
@@ -16,7 +17,7 @@ from traceforge.capture.recorder import ProcessRecorder, Recorder
 from traceforge.capture.replay_responder import ReplayResponder, read_pace
 from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.cli.output import print_ready, refuse_in_ci
-from traceforge.config import LoadedConfig, current_folder, load_config, upstream_problem
+from traceforge.config import LoadedConfig, current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
 from traceforge.http.access import is_loopback
 from traceforge.http.server_limits import PROXY_LIMITS

@@ -12,15 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from traceforge.addresses import keeps_keys_private, upstream_problem
 from traceforge.capture.run.credentials import KEY_VARIABLES, upstream_key_variable
 from traceforge.capture.run.environment import read_upstreams
-from traceforge.config import (
-    DEFAULT_UPSTREAMS,
-    UPSTREAM_VARIABLE,
-    LoadedConfig,
-    keeps_keys_private,
-    upstream_problem,
-)
+from traceforge.config import DEFAULT_UPSTREAMS, UPSTREAM_VARIABLE, LoadedConfig
 from traceforge.replay.logical_upstream import UpstreamNames
 
 _OF_A_RESOURCE = ("azure", "vertex")  # Providers at which anybody can have an address.

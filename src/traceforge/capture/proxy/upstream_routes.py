@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from traceforge.config import DEFAULT_UPSTREAMS, upstream_problem
+from traceforge.addresses import upstream_problem
+from traceforge.config import DEFAULT_UPSTREAMS
 from traceforge.wire.endpoints import Dialect, find_endpoint
 
 _API_PATH = re.compile(r"/(?:v1|v1alpha|v1beta|v1beta1|api)/")  # Any other beginning would be an unknown NAME.

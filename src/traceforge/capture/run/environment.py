@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping
 from pathlib import Path
 from typing import NamedTuple
 
+from traceforge.addresses import upstream_problem
 from traceforge.canon import ascii_json
 from traceforge.capture.run.credentials import (
     KEY_VARIABLES,
@@ -20,7 +21,7 @@ from traceforge.capture.run.credentials import (
     list_missing_keys,
 )
 from traceforge.capture.watched_hosts import list_watched_hosts
-from traceforge.config import LoadedConfig, upstream_problem
+from traceforge.config import LoadedConfig
 
 RUN_VARIABLE = "TRACEFORGE_RUN"
 SITECUSTOMIZE_FOLDER = str(Path(__file__).resolve().parents[1] / "enter")  # holds a sitecustomize.py and nothing else

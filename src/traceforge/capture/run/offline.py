@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from traceforge.addresses import port_range
 from traceforge.canon import json_bytes, parse_json
 from traceforge.capture.hook.callsite import parse_test
 from traceforge.capture.hook.child_processes import looks_like_python
@@ -48,7 +49,7 @@ from traceforge.capture.run.seal import (
 from traceforge.capture.run.socket_addresses import Destination
 from traceforge.capture.run.socket_copies import copy_socket
 from traceforge.capture.run.syscall_filter import find_architecture
-from traceforge.config import LoadedConfig, port_range
+from traceforge.config import LoadedConfig
 from traceforge.errors import NotJSON
 
 NODE_FILE = os.path.join(environment.SITECUSTOMIZE_FOLDER, "tripwire.cjs")

@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from traceforge.addresses import upstream_problem
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.cli.output import json_option, print_json
-from traceforge.config import LoadedConfig, current_folder, load_config, upstream_problem
+from traceforge.config import LoadedConfig, current_folder, load_config
 from traceforge.context.api.http_transport import HTTP_HOSTS_VARIABLE
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.api.store_client import Client

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from traceforge.config import is_host
+from traceforge.addresses import is_host
 from traceforge.context.api.error_responses import read_error
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, Operation
 from traceforge.context.api.operations import OPERATIONS_BY_NAME

@@ -27,7 +27,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
-from traceforge.config import is_host
+from traceforge.addresses import is_host
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.schema_migration import bring_up_to_date
 from traceforge.errors import InvalidStoreAddress, MissingExtra, StoreUnavailable, TraceForgeError

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
+from traceforge.addresses import keeps_keys_private
 from traceforge.capture.run.credentials import upstream_key_variable
-from traceforge.config import DEFAULT_UPSTREAMS, keeps_keys_private
+from traceforge.config import DEFAULT_UPSTREAMS
 from traceforge.wire.endpoints import Dialect, Endpoint
 
 ANTHROPIC_VERSION = "2023-06-01"  # Every request must name one; SDKs send this.

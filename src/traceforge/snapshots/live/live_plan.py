@@ -14,8 +14,9 @@ from urllib.parse import unquote_plus, urlsplit
 
 from msgspec import UNSET, Struct
 
+from traceforge.addresses import keeps_keys_private
 from traceforge.canon import Digest, JSONObject, digest_fields, json_bytes
-from traceforge.config import SNAPSHOTS_DIR, ModelRule, keeps_keys_private
+from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import NotFound
 from traceforge.exchange import Headers
 from traceforge.redact.redactions import REDACTED
