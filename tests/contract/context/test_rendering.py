@@ -19,6 +19,7 @@ from traceforge.canon import JSONObject, digest_canonical
 from traceforge.context import Client
 from traceforge.context.api.client_verification import verify_store
 from traceforge.context.api.embedded_transport import EmbeddedTransport
+from traceforge.context.model.cache_keys import materialization_key
 from traceforge.context.model.inputs import (
     NewAlias,
     NewArtifact,
@@ -31,9 +32,12 @@ from traceforge.context.model.inputs import (
 from traceforge.context.model.objects import ArtifactType, BundleItem, Response, Target
 from traceforge.context.responses import stored_responses
 from traceforge.context.responses.model_releases import PROVIDERS
+from traceforge.context.responses.renderer_revisions import target_runtime
+from traceforge.context.responses.rr_1 import RR1
 from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.context.storage.tables import responses
 from traceforge.errors import InvalidFields, StoreRefused
+from traceforge.wire.endpoints import Dialect
 
 TOOLS = [{"name": "look_up", "description": "Look it up.", "input_schema": {"type": "object", "properties": {}}}]
 SCHEMA = {"title": "An answer", "type": "object", "properties": {"text": {"type": "string"}}}
@@ -146,6 +150,30 @@ def test_the_materialization_key_covers_what_serializes_and_nothing_else(store: 
     assert plain == key(model="m-2") == key(revision="2026-01") == key({"temperature": 0}) == key(weight=5)
     others = [key(provider="anthropic"), key(tokenizer_revision="t-1"), key(chat_template_revision="t-1")]
     assert 4 == len({plain, *others})
+
+
+def test_the_materialization_key_covers_the_renderer_and_its_serialization(store: Store, model: str) -> None:
+    """Another revision of the renderer is another key, and so is another way to write tools and schemas."""
+
+    class OtherRevision(RR1):
+        revision = "rr_2"
+
+        def name_serialization(self, dialect: Dialect) -> str:
+            return RR1().name_serialization(dialect)
+
+    class OtherSerialization(RR1):
+        def name_serialization(self, dialect: Dialect) -> str:
+            return "another"
+
+    response = ask(connect_models(store, model))
+    snapshot = store.get_snapshot(response.snapshot_id)
+    keys = [
+        materialization_key(snapshot, target_runtime(response.target, renderer))
+        for renderer in (RR1(), OtherRevision(), OtherSerialization())
+    ]
+
+    assert response.materialization_key == keys[0]
+    assert 3 == len(set(keys))
 
 
 @pytest.mark.parametrize(
