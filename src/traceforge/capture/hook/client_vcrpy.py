@@ -1,10 +1,11 @@
 """The hook for vcrpy, which a suite may use beside TraceForge: calls inside of an open cassette are vcrpy's.
 
 In: the module of vcrpy. Out: which cassettes are open, so that no call is taken from vcrpy; and a report of each call
-that vcrpy answers: nobody compares it. Never: changes what vcrpy does.
+that vcrpy answers: nobody compares it. Never: changes what vcrpy does, except that in a test it sends no model call.
 
     CassetteContextDecorator.__enter__    a cassette is opened: vcrpy patches clients for the whole process
     CassetteContextDecorator.__exit__     it is closed
+    Cassette.can_play_response_for        false: vcrpy refuses the call, or sends it past our hooks
     Cassette.play_response                answers a call
 """
 
@@ -22,6 +23,7 @@ def hook(module: Any, patches: Patches) -> None:
     """Watch the cassettes of `module`."""
     patches.wrap(module.CassetteContextDecorator, "__enter__", _wrap_enter)
     patches.wrap(module.CassetteContextDecorator, "__exit__", _wrap_exit)
+    patches.wrap(module.Cassette, "can_play_response_for", _wrap_can_play)
     patches.wrap(module.Cassette, "play_response", _wrap_play)
 
 
@@ -40,6 +42,16 @@ def _wrap_exit(leave: Any) -> Any:
             return leave(self, *error)
         finally:
             open_cassettes.discard(id(self))
+
+    return watched
+
+
+def _wrap_can_play(can_play: Any) -> Any:
+    def watched(self: Any, request: Any) -> Any:
+        is_answered = can_play(self, request)
+        if not is_answered and not (self.write_protected and self.filter_request(request)):
+            dispatch.refuse_live_call_of_vcrpy(str(request.method), str(request.uri))
+        return is_answered
 
     return watched
 

@@ -2,7 +2,7 @@
 
 In: watchers that subscribe and unsubscribe, and calls as they begin. Out: each call, guarded, for one watcher. Never:
 reports a call to two watchers, lets a call pass a watcher that replays because something failed, or raises; only
-`refuse_websocket_in_replay` does.
+`refuse_websocket_in_replay` and `refuse_live_call_of_vcrpy` do.
 
 The innermost subscription of the calling context counts. A thread that was started without its context has none: its
 calls belong to the subscription whose test is running, else to the one of the whole process, else to the only one
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from urllib.parse import urlsplit
 
+from . import tripwire
 from .callsite import CallSites, current_test
 from .guarded_call import (
     GuardedCall,
@@ -30,6 +31,7 @@ from .guarded_call import (
 )
 from .model_call_rules import WatchedHosts, is_known_host, is_model_call, is_telemetry
 from .open_cassettes import open_cassettes
+from .pytest_scopes import current_scope
 from .watcher import Watcher
 
 _MODEL_SOCKETS = r"/(?:realtime|responses)/?\Z|GenerateContent\Z"
@@ -130,6 +132,28 @@ def report_cassette_call(method: str, url: str) -> None:
         subscription.watcher.count_cassette_call()
 
 
+def refuse_live_call_of_vcrpy(method: str, url: str) -> None:
+    """vcrpy is about to send a call that no cassette answers: where nothing may be sent, refuse one to a model.
+
+    Raises:
+        ConnectionRefusedError: calls are replayed, and none may go upstream.
+    """
+    reason = ""
+    try:
+        subscription = _find_subscription()[0]
+        if subscription is not None and subscription.replays and is_model_call(method, url, subscription.hosts):
+            watcher = subscription.watcher
+            is_excluded = watcher.is_strict and watcher.begin_call(method, url, (), "") is None
+            if not is_excluded and (watcher.is_strict or tripwire.current() is not None):
+                scope = current_scope()
+                reason = "no cassette answers a model call, and vcrpy would send it"
+                watcher.count_refusal(f"{reason}, in {scope}" if scope else reason)
+    except Exception as exc:  # noqa: BLE001
+        reason = _describe_fault("a call of vcrpy", exc)
+    if reason:
+        raise ConnectionRefusedError(f"TraceForge replay: {reason}")
+
+
 def note_unseen(description: str) -> None:
     """Tell the watcher of traffic that cannot be watched."""
     try:
@@ -162,11 +186,15 @@ def refuse_websocket_in_replay(url: str) -> None:
             else:
                 subscription.watcher.note_unseen(description)
     except Exception as exc:  # noqa: BLE001
-        faults.add(exc)
-        failure = f"a WebSocket could not be checked ({describe_error(exc)})"
-        reason = reason or (failure if is_replaying() else "")
+        reason = reason or _describe_fault("a WebSocket", exc)
     if reason:
         raise ConnectionRefusedError(f"TraceForge replay: {reason}")
+
+
+def _describe_fault(subject: str, exc: BaseException) -> str:
+    """The hook failed to check something: why it is refused in a replay; "" where nothing is replayed."""
+    faults.add(exc)
+    return f"{subject} could not be checked ({describe_error(exc)})" if is_replaying() else ""
 
 
 def _find_subscription() -> tuple[Subscription | None, bool]:

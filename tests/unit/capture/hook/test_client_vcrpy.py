@@ -42,6 +42,17 @@ def vcrpy() -> Any:
                 raise RuntimeError("cannot save")
 
     class Cassette:
+        def __init__(self, *, answers: bool = True, write_protected: bool = False, ignores: bool = False) -> None:
+            self.answers = answers
+            self.write_protected = write_protected
+            self.ignores = ignores
+
+        def filter_request(self, request: Any) -> Any:
+            return None if self.ignores else request
+
+        def can_play_response_for(self, request: Any) -> bool:
+            return self.answers
+
         def play_response(self, request: Any) -> str:
             return f"answer to {request.uri}"
 
@@ -72,3 +83,70 @@ def test_calls_in_an_open_cassette_are_left_alone_and_answered_ones_are_counted(
     assert ("cassette", "answer to https://example.com/page") == (cassette, answer)
     assert (0, 1, 1) == (inside, watcher.begun, watcher.cassette_calls)
     assert not open_cassettes
+
+
+class ReplayingWatcher(CountingWatcher):
+    """Replays in this process; nothing may go upstream, except in tests that are excluded."""
+
+    replays = True
+
+    def __init__(self, *, is_strict: bool = True, is_excluded: bool = False) -> None:
+        super().__init__()
+        self.is_strict = is_strict
+        self.is_excluded = is_excluded
+        self.refusals: list[str] = []
+
+    def begin_call(self, *_: Any) -> Any:
+        return None if self.is_excluded else object()
+
+    def count_refusal(self, reason: str) -> None:
+        self.refusals.append(reason)
+
+
+def is_sent(vcrpy: Any, watcher: Watcher, cassette: Any, url: str = URL) -> bool:
+    """Whether vcrpy may send a call that a cassette does not answer."""
+    patches, subscription = Patches(), dispatch.Subscription(watcher, process_wide=True)
+    client_vcrpy.hook(vcrpy, patches)
+    dispatch.subscribe(subscription)
+    try:
+        cassette.can_play_response_for(SimpleNamespace(method="POST", uri=url))
+    except ConnectionRefusedError:
+        return False
+    finally:
+        dispatch.unsubscribe(subscription)
+        patches.undo()
+    return True
+
+
+@pytest.mark.parametrize("options", [{}, {"ignores": True}, {"ignores": True, "write_protected": True}])
+def test_vcrpy_sends_no_model_call_in_a_strict_replay(vcrpy: Any, options: dict[str, bool]) -> None:
+    """A record mode that adds calls would send it to the model; so would a filter that takes it out."""
+    watcher = ReplayingWatcher()
+
+    assert not is_sent(vcrpy, watcher, vcrpy.Cassette(answers=False, **options))
+
+    assert ["no cassette answers a model call, and vcrpy would send it"] == [
+        reason.partition(", in ")[0] for reason in watcher.refusals
+    ]
+
+
+def test_vcrpy_decides_about_other_calls(vcrpy: Any) -> None:
+    """Calls that it answers or refuses itself, that ask no model, of an excluded test, and of a recording run."""
+    cassette = vcrpy.Cassette(answers=False)
+    strict, recording = ReplayingWatcher(), ReplayingWatcher(is_strict=False)
+
+    assert is_sent(vcrpy, strict, vcrpy.Cassette())
+    assert is_sent(vcrpy, strict, vcrpy.Cassette(answers=False, write_protected=True))
+    assert is_sent(vcrpy, strict, cassette, "https://example.com/page")
+    assert is_sent(vcrpy, ReplayingWatcher(is_excluded=True), cassette)
+    assert is_sent(vcrpy, recording, cassette)
+    assert not strict.refusals + recording.refusals
+
+
+def test_a_test_in_a_child_process_lets_vcrpy_send_nothing(vcrpy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, the tripwire says that nothing may be sent."""
+    monkeypatch.setattr(dispatch.tripwire, "current", object)
+    watcher = ReplayingWatcher(is_strict=False)
+
+    assert not is_sent(vcrpy, watcher, vcrpy.Cassette(answers=False))
+    assert 1 == len(watcher.refusals)
