@@ -35,6 +35,7 @@ from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
 from traceforge.redact.repeated_values import RepeatedValues, list_values
 from traceforge.redact.scanner import CHANCE_TYPES, SecretSpan, merge_spans
 from traceforge.redact.secret_finder import HEADER_SEPARATOR, HeaderKind, NameKind, SecretFinder, decode, encode
+from traceforge.redact.secret_names import URL_HEADERS
 from traceforge.redact.stream_redaction import TextStreamRedactor, redact_array, redact_events, redact_fragments
 from traceforge.redact.text_edits import ByteEdit, apply_edits
 from traceforge.redact.url_redaction import redact_form, redact_url
@@ -179,6 +180,10 @@ class Redactor:
                 change = redact_line(self._finder, value)
                 value = str(change.value)
                 log += [Redaction(json_path(path, name), *secret) for secret in change.secrets]
+                cleaned[place] = (name, value)
+            if name.lower() in URL_HEADERS:
+                url = self.redact_url(value, json_path(path, name))
+                value, log = url.value, [*log, *url.log]
                 cleaned[place] = (name, value)
             kind = self._finder.find_header_kind(name)
             if kind and self._finder.is_secret_header(name, value, is_response=is_response):

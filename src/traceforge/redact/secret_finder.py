@@ -17,6 +17,7 @@ from traceforge.redact.redactions import MARKER_PATTERN, REDACTED
 from traceforge.redact.scanner import Scanner, SecretSpan, get_scanner, merge_spans
 from traceforge.redact.secret_names import (
     FIELD_NAMES,
+    LOGIN_NAMES,
     PARAMETER_NAMES,
     fold_name,
     fold_names,
@@ -71,7 +72,7 @@ class SecretFinder:
         self._patterns = compile_patterns(patterns)
         self._allow = compile_allow(allow)
         self._fields = fold_names([*FIELD_NAMES, *fields])
-        self._parameters = self._fields | fold_names(PARAMETER_NAMES)
+        self._parameters = self._fields | fold_names([*PARAMETER_NAMES, *LOGIN_NAMES])
         self.name_kinds: dict[str, NameKind] = {}  # what is known about names, because names repeat
         self._header_kinds: dict[str, HeaderKind] = {}
         self.has_only_built_ins = not self._patterns  # Without own expressions, texts may be scanned side by side.

@@ -31,6 +31,7 @@ FIELD_NAMES = (
     "master_key", "admin_key", "auth_key", "api_secret", "api_secret_key", "consumer_secret", "shared_secret",
     "token_secret", "access_token_secret", "oauth_token_secret", "app_password", "client_password", "secret_string",
     "personal_access_token", "private_token", "deploy_token", "webhook_signing_secret",
+    "client_token", "client_assertion", "code_verifier", "db_pass", "mfa_code", "totp_code", "SAMLResponse",
 )  # fmt: skip
 
 # Headers in which a provider names the account of the caller, in a request or in its answer.
@@ -45,6 +46,13 @@ PARAMETER_NAMES = (
     "X-Amz-Credential", "X-Goog-Signature", "X-Goog-Credential",
 )  # fmt: skip
 
+# In the URL of a call and in a form, also these: OAuth's codes and assertions, keys of Azure Functions (`?code=`),
+# and what a login takes. In URLs that a text only mentions, they are not.
+LOGIN_NAMES = ("code", "assertion", "pass", "passcode", "otp", "totp", "pin")
+
+# Headers whose value is a URL, of which the parameters are judged as well.
+URL_HEADERS = frozenset({"location", "content-location", "referer"})
+
 # Under these keys of a JSON Schema, a name is the name of a property and its object describes the property.
 SCHEMA_KEYS = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 
@@ -52,6 +60,7 @@ _SEPARATORS = str.maketrans("", "", "-_")
 _HEADER_ENDING = LazyPattern(
     r"(?:^|[-_])(?:auth|jwt|key|token|credentials?)$"
     r"|(?:authorization|authentication|api[-_]?keys?|access[-_]?key|token|secret|passw(?:or)?d|passphrase|passcode)$"
+    r"|jwt-assertion$"
 )
 _PLAIN_HEADER = LazyPattern(
     r"(?:^|[-_])(?:idempotency|cache|surrogate|websocket|public|partition|routing|sort|primary|row|object|dedup"

@@ -142,6 +142,26 @@ def test_headers_are_redacted_by_name_and_by_value() -> None:
     assert {"$.Authorization", '$["X-Note"]', '$["x-api-key"]'} == {item.path for item in cleaned.log}
 
 
+@pytest.mark.parametrize("name", ["code", "code_verifier", "assertion", "client_assertion", "pass", "otp", "pin"])
+def test_what_a_login_takes_is_redacted_in_urls_and_forms(name: str) -> None:
+    """In the URL of a call, in the URL that an answer sends the client to, and in a form; not in a text."""
+    form = f"grant_type=any&{name}=q7Wz01xx&scope=mail"
+    expected = f"grant_type=any&{name}={REDACTED}&scope=mail"
+    places = [f"/next?{form}", f"https://h/?{form}"]
+
+    cleaned = REDACTOR.redact_headers([("Location", places[0]), ("Referer", places[1])], is_response=True)
+
+    assert [f"/next?{expected}", f"https://h/?{expected}"] == [value for _, value in cleaned.value]
+    assert [f"/next?{expected}", f"https://h/?{expected}"] == [REDACTOR.redact_url(url).value for url in places]
+    assert expected.encode() == REDACTOR.redact_body(form.encode(), "application/x-www-form-urlencoded").value
+    assert "see https://h/?code=overview" == REDACTOR.redact_text("see https://h/?code=overview")
+
+
+@pytest.mark.parametrize("name", ["client_token", "client_assertion", "code_verifier", "db_pass", "mfa_code"])
+def test_tokens_of_other_services_are_redacted_by_name(name: str) -> None:
+    assert {"auth": {name: REDACTED}} == REDACTOR.redact_json({"auth": {name: "q7Wz01xx"}}).value
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
