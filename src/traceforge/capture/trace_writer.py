@@ -10,6 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from types import ModuleType
 
 from msgspec import Struct
 
@@ -136,18 +137,14 @@ class TraceWriter:
         """Where the index cannot be written, or not soon, the next command reads the files."""
         if not self._keeps_index:
             return
-        from traceforge.traces.index_update import try_index_segment  # deferred: 25 ms, for SQLite
-
         # The index is opened each time: a connection must not cross a fork.
-        try_index_segment(self._settings.traces_dir, segment, INDEX_BUSY_MS)
+        _import_index_update().try_index_segment(self._settings.traces_dir, segment, INDEX_BUSY_MS)
 
     def confirm_index(self, seconds: float) -> None:
         """At the end, if there is time: compare the index with the folder, so that the first command need not."""
         if not self._keeps_index or seconds < CONFIRM_SECONDS_MIN or not os.path.isdir(self._settings.traces_dir):
             return
-        from traceforge.traces.index_update import try_confirm_files  # deferred: 25 ms, for SQLite
-
-        try_confirm_files(self._settings.traces_dir, INDEX_BUSY_MS)
+        _import_index_update().try_confirm_files(self._settings.traces_dir, INDEX_BUSY_MS)
 
     def prune(self) -> None:
         """Remove what is too old, at most once a day."""
@@ -160,3 +157,10 @@ class TraceWriter:
             work()
         except (TraceForgeError, OSError) as exc:
             self._troubles[f"{getattr(exc, 'code', 'OSError')} {exc}"] += 1
+
+
+def _import_index_update() -> ModuleType:
+    """Deferred: 25 ms, for SQLite, which a recorder without an index does not need."""
+    from traceforge.traces import index_update
+
+    return index_update

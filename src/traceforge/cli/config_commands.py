@@ -14,6 +14,7 @@ from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
 from traceforge.errors import InvalidConfig
 from traceforge.findings import Finding, exit_code
+from traceforge.redact.custom_patterns import pattern_findings
 from traceforge.replay.scoped_volatile import list_declarations
 from traceforge.replay.volatile import find_path_problems
 from traceforge.report.text_format import finding_lines
@@ -57,8 +58,6 @@ def check(as_json: bool) -> None:
 
 def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
     """Findings about expressions and paths. Loading the configuration skips them, because they need google-re2."""
-    from traceforge.redact.custom_patterns import pattern_findings  # google-re2, which `config show` does not need
-
     findings: list[Finding] = []
     if loaded.config.redact_patterns:
         findings += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])

@@ -133,8 +133,7 @@ def find_unapproved_requests(
             groups.setdefault((head_finding.finding.rule, place), []).append(head_finding)
         if miss.head_differences and not miss.has_other_differences and nearest is not None:
             continue
-        gate_finding = _explain_miss(miss, nearest, use_counts, keys)
-        edit = _digest_edit(gate_finding.comparison) if gate_finding.comparison is not None else None
+        gate_finding, edit = _explain_miss(miss, nearest, use_counts, keys)
         group = groups.setdefault((gate_finding.finding.rule, edit or gate_finding.finding.message), [])
         group.append(gate_finding)
         if miss.request is not None and messages:
@@ -195,17 +194,13 @@ def _explain_head(
         yield place, GateFinding(finding, 1, (miss.caller.scope,), nearest.id)
 
 
-# Deferred: what compares calls takes 20 ms to import, and most runs have nothing to compare.
-def _compare_calls(before: ComparedCall, after: ComparedCall) -> Comparison:
-    from traceforge.compare.comparison import compare
+def _compare_calls(before: ComparedCall, after: ComparedCall) -> tuple[Comparison, str | None]:
+    """The comparison, and the digest of the edit, which is equal for equal edits in any calls."""
+    # Deferred: what compares calls takes 20 ms to import, and most runs have nothing to compare.
+    from traceforge.compare import comparison, edit_digest
 
-    return compare(before, after)
-
-
-def _digest_edit(comparison: Comparison) -> str | None:
-    from traceforge.compare.edit_digest import digest_edit
-
-    return digest_edit(comparison)
+    compared = comparison.compare(before, after)
+    return compared, edit_digest.digest_edit(compared)
 
 
 def find_refused_connections(
@@ -240,12 +235,13 @@ def _explain_miss(
     nearest: ApprovedCall | None,
     use_counts: UseCounts,
     keys: RequestKeyer | None,
-) -> GateFinding:
+) -> tuple[GateFinding, str | None]:
+    """The finding, and the digest of the edit where the request of the nearest call changed."""
     scopes = (miss.caller.scope,)
     file = miss.caller.source or miss.caller.scope or "(unknown)"
     if miss.request is None or nearest is None or miss.reason:
         hint = NEW_HINT if miss.can_record else NOT_REPLAYABLE_HINT
-        return GateFinding(Finding(file, "", NEW_RULE, miss.message, hint), 1, scopes, miss.nearest)
+        return GateFinding(Finding(file, "", NEW_RULE, miss.message, hint), 1, scopes, miss.nearest), None
     before = nearest.call if keys is None else take_compared_parts(nearest, keys, miss.caller.scope)
     body = miss.request.key_fields.body
     # A body that no dialect describes is compared as it is, as that of the raw response.
@@ -253,18 +249,15 @@ def _explain_miss(
     request = (decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}) or sent
     if nearest.record is not None:
         request = convert_request(request)
-    comparison = _compare_calls(before, ComparedCall(request, before.answer))
-    comparison_shown = comparison if comparison.request_changes else None
+    comparison, edit = _compare_calls(before, ComparedCall(request, before.answer))
+    comparison_shown, edit_shown = (comparison, edit) if comparison.request_changes else (None, None)
     explanation = "" if comparison_shown else miss.message
     if _is_used_elsewhere(nearest, miss.caller.scope, use_counts):
         message = f"this request was never approved; the nearest approved one is {nearest.id}"
-        return GateFinding(
-            Finding(file, "", NEW_RULE, message, NEW_HINT), 1, scopes, nearest.id, comparison_shown, explanation
-        )
-    message = f"the request of {nearest.id} changed"
-    return GateFinding(
-        Finding(file, "", CHANGED_RULE, message, _CHANGED_HINT), 1, scopes, nearest.id, comparison_shown, explanation
-    )
+        finding = Finding(file, "", NEW_RULE, message, NEW_HINT)
+    else:
+        finding = Finding(file, "", CHANGED_RULE, f"the request of {nearest.id} changed", _CHANGED_HINT)
+    return GateFinding(finding, 1, scopes, nearest.id, comparison_shown, explanation), edit_shown
 
 
 def _is_used_elsewhere(nearest: ApprovedCall, scope: str, use_counts: UseCounts) -> bool:

@@ -22,14 +22,10 @@ def prepare_state_folder(project: str) -> bool:
     """
     if not os.path.lexists(os.path.join(project, STATE_DIR)):
         return False
-    from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
+    from traceforge.snapshots.tree import tracked_state, tree_transaction
 
-    refuse_tracked_state(project)
-    if not has_interrupted_approval(project):
-        return False
-    from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
-
-    return finish_interrupted_approval(project)
+    tracked_state.refuse_tracked_state(project)
+    return has_interrupted_approval(project) and tree_transaction.finish_interrupted_approval(project)
 
 
 def has_interrupted_approval(project: str) -> bool:
