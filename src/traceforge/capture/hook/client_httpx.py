@@ -8,6 +8,7 @@ replayed gets a response of the client's own classes, and no connection.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -24,6 +25,8 @@ from .guarded_call import GuardedCall, call_safely, decode_headers, find_content
 from .patches import Patches
 from .real_address import find_real_url
 from .replayed_response import ReplayedResponse, paced_chunks, paced_chunks_async
+
+_HTTPCORE_STUBS = "vcr.stubs.httpcore_stubs"  # vcrpy 8.0 and 8.1 see calls below the transports
 
 
 def hook(module: Any, patches: Patches) -> None:
@@ -56,7 +59,10 @@ def _hook_sync(module: Any, patches: Patches) -> None:
 
     def wrap(send: Any) -> Any:
         def handle_request(self: Any, request: Any) -> Any:
-            call = dispatch.begin_call(request.method, _find_safe_url(self, request), request.headers.raw)
+            url = _find_safe_url(self, request)
+            call = dispatch.begin_call(
+                request.method, url, request.headers.raw, is_above_vcrpy=_HTTPCORE_STUBS in sys.modules
+            )
             if call is None:
                 return send(self, request)
             if call.replays_first:
@@ -84,7 +90,10 @@ def _hook_async(module: Any, patches: Patches) -> None:
 
     def wrap(send: Any) -> Any:
         async def handle_async_request(self: Any, request: Any) -> Any:
-            call = dispatch.begin_call(request.method, _find_safe_url(self, request), request.headers.raw)
+            url = _find_safe_url(self, request)
+            call = dispatch.begin_call(
+                request.method, url, request.headers.raw, is_above_vcrpy=_HTTPCORE_STUBS in sys.modules
+            )
             if call is None:
                 return await send(self, request)
             if call.replays_first:

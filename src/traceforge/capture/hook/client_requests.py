@@ -35,7 +35,7 @@ def hook(module: Any, patches: Patches) -> None:
             url = request.url or ""
             real_url = call_safely(url, _find_real_url, url, args, options)
             head = _raw_headers(request.headers, url if real_url != url else "")
-            call = dispatch.begin_call(request.method or "", real_url, head)
+            call = dispatch.begin_call(request.method or "", real_url, head, is_above_vcrpy=True)
             if call is None:
                 return send(self, request, *args, **options)
             to_send = request

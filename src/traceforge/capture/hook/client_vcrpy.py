@@ -30,7 +30,7 @@ def hook(module: Any, patches: Patches) -> None:
 def _wrap_enter(enter: Any) -> Any:
     def watched(self: Any) -> Any:
         cassette = enter(self)
-        open_cassettes.add(id(self))
+        open_cassettes.add(self)
         return cassette
 
     return watched
@@ -41,7 +41,7 @@ def _wrap_exit(leave: Any) -> Any:
         try:
             return leave(self, *error)
         finally:
-            open_cassettes.discard(id(self))
+            open_cassettes.discard(self)
 
     return watched
 

@@ -1,5 +1,8 @@
-"""The cassettes of vcrpy that are open in this process, by the identity of their contexts."""
+"""The cassettes of vcrpy that are open in this process: their contexts, unless a test has dropped one unclosed."""
 
 from __future__ import annotations
 
-open_cassettes: set[int] = set()
+from typing import Any
+from weakref import WeakSet
+
+open_cassettes: WeakSet[Any] = WeakSet()

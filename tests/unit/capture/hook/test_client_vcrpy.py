@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,6 +102,41 @@ class ReplayingWatcher(CountingWatcher):
 
     def count_refusal(self, reason: str) -> None:
         self.refusals.append(reason)
+
+
+@pytest.mark.parametrize(
+    ("is_strict", "is_above_vcrpy", "is_watched"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_a_call_that_vcrpy_does_not_take_is_replayed_in_a_test(
+    vcrpy: Any, is_strict: bool, is_above_vcrpy: bool, is_watched: bool
+) -> None:
+    """As with `skip_patchers`: it comes to a hook below vcrpy while a cassette is open. A recording run leaves it."""
+    patches, watcher = Patches(), ReplayingWatcher(is_strict=is_strict)
+    subscription = dispatch.Subscription(watcher, process_wide=True)
+    client_vcrpy.hook(vcrpy, patches)
+    dispatch.subscribe(subscription)
+    try:
+        with vcrpy.CassetteContextDecorator():
+            call = dispatch.begin_call("POST", URL, (), is_above_vcrpy=is_above_vcrpy)
+    finally:
+        dispatch.unsubscribe(subscription)
+        patches.undo()
+
+    assert is_watched == (call is not None)
+
+
+def test_a_cassette_that_was_dropped_unclosed_is_not_open(vcrpy: Any) -> None:
+    """vcrpy takes its patches back when the context of a cassette is collected as garbage."""
+    patches = Patches()
+    client_vcrpy.hook(vcrpy, patches)
+    context = vcrpy.CassetteContextDecorator()
+    context.__enter__()
+    was_open = bool(open_cassettes)
+    del context
+    gc.collect()
+    patches.undo()
+
+    assert (True, False) == (was_open, bool(open_cassettes))
 
 
 def is_sent(vcrpy: Any, watcher: Watcher, cassette: Any, url: str = URL) -> bool:
