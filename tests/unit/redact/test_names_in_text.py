@@ -47,6 +47,29 @@ def test_a_value_beside_a_secret_name_is_redacted(text: str) -> None:
     assert not any(part in cleaned for part in (MIXED[8:28], HEX[8:24], UUID[9:30], LONG[20:1_300], "asyuq4ume"))
 
 
+@pytest.mark.parametrize("value", [MIXED, HEX])
+@pytest.mark.parametrize(
+    "name", ["smtp_password", "otp_secret", "reset_token", "vault_token", "sharedAccessKey", "pwd"]
+)
+def test_a_member_is_judged_by_its_name_and_value_as_in_a_text(name: str, value: str) -> None:
+    """Also the last one, and one whose text was cut off before its closing quote."""
+    body = f'{{"settings":{{"{name}":"{value}","port":25}},"list":[{{"{name}":"{value}"}}]}}'.encode()
+
+    cleaned = REDACTOR.redact_body(body, "application/json").value
+
+    assert body.replace(value.encode(), b"[REDACTED]") == cleaned
+    assert f'{{"{name}": "[REDACTED]' == REDACTOR.redact_text(f'{{"{name}": "{value}')
+
+
+def test_members_that_hold_no_secret_are_unchanged() -> None:
+    """A plain word, a place in a list, a name of something else."""
+    body = (
+        f'{{"reset_token":"disabled","nextPageToken":"{MIXED}","storage_key":"{HEX}","secret_name":"{HEX}"}}'.encode()
+    )
+
+    assert body == REDACTOR.redact_body(body, "application/json").value
+
+
 @pytest.mark.parametrize(
     "text",
     [
