@@ -134,7 +134,7 @@ class _TextCollector:
             kind = type(child)
             if kind is str:
                 if child:
-                    self.slots.append((node, place, "", child, False))
+                    self.slots.append((node, place, _find_text_before(items, place, node), child, False))
             elif kind is dict or kind is list:
                 todo.append((child, (node, place), False))
             elif (kind is int or kind is float) and child >= CARD_MIN:
@@ -143,6 +143,20 @@ class _TextCollector:
     def _collect_number(self, number: float, node: Node, before: str) -> None:
         if number == number // 1 and number < 1e20:  # A whole number; an infinity is not JSON.
             self.slots.append((*node, before, str(int(number)), True))
+
+
+def _find_text_before(items: list[Any], place: int, node: Node | None) -> str:
+    """What a detector sees before a text of a list: its option, its name in a pair, or the name of the list.
+
+    `["--api-key", "…"]`, `"api_keys": ["…"]`, `[["x-any-token", "…"]]`.
+    """
+    previous = items[place - 1] if place else ""
+    name = previous if type(previous) is str and len(previous) <= NAME_LENGTH_MAX else ""
+    if name[:1] == "-":
+        return f"{name} "
+    if node is not None and type(node[1]) is str:
+        return f'{node[1]}": "'
+    return f'{name}": "' if name and len(items) == 2 else ""
 
 
 def _is_secret_value(finder: SecretFinder, value: JSON) -> bool:

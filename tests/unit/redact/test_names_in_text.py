@@ -61,6 +61,34 @@ def test_a_member_is_judged_by_its_name_and_value_as_in_a_text(name: str, value:
     assert f'{{"{name}": "[REDACTED]' == REDACTOR.redact_text(f'{{"{name}": "{value}')
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"command":"npx","args":["-y","server","--api-key","{MIXED}"]}}',
+        f'{{"args":["--db-password","{MIXED}","--port","25"]}}',
+        f'{{"headers":[["accept","*/*"],["x-any-token","{MIXED}"]]}}',
+        f'{{"api_keys":["{HEX}","{MIXED}"]}}',
+        f'{{"smtp_password":["{MIXED}"]}}',
+    ],
+)
+def test_a_text_of_a_list_is_judged_by_what_names_it(body: str) -> None:
+    """The option before it, its name in a pair, or the name of the list."""
+    expected = body.replace(MIXED, "[REDACTED]").replace(HEX, "[REDACTED]")
+
+    assert expected.encode() == REDACTOR.redact_body(body.encode(), "application/json").value
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"required":["password","api_key"],"enum":["token","secret"]}',
+        f'{{"args":["--model","{HEX}"],"ids":["{MIXED}","{HEX}"],"tokens":[" inter","national"]}}',
+    ],
+)
+def test_a_text_of_a_list_without_a_secret_name_is_unchanged(body: str) -> None:
+    assert body.encode() == REDACTOR.redact_body(body.encode(), "application/json").value
+
+
 def test_members_that_hold_no_secret_are_unchanged() -> None:
     """A plain word, a place in a list, a name of something else."""
     body = (
