@@ -181,7 +181,7 @@ def test_an_unavailable_provider_is_unchecked_after_limited_attempts(site: Site,
 
     assert (3, 1) == (ran.code, flaky.request_count)
     assert "the provider asks to wait 3600 s, which is too long (1×)" in ran.out
-    assert "RED: 1 snapshot checked live, 0 the same, 1 not checked" in ran.out
+    assert "RED: 0 snapshots checked live, 1 not checked" in ran.out
 
 
 def test_an_error_of_the_provider_is_not_a_difference(site: Site, flaky: FlakyServer) -> None:
@@ -333,6 +333,9 @@ def test_a_missing_key_for_an_official_provider_is_named(site: Site) -> None:
 
     assert 3 == completed.returncode
     assert "OPENAI_API_KEY is not set" in completed.stdout
+    assert completed.stdout.endswith("RED: 0 snapshots checked live, 1 not checked\n")
+    assert "no call to make: 1 snapshot cannot be sent, see below\n" in completed.stderr
+    assert "tokens" not in completed.stderr
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,17 @@ def test_what_the_user_names_counts_as_it_is() -> None:
     assert ("upstreams: the providers' own addresses",) == find_upstreams(declare(), {}, {}, "").lines
 
 
+def test_the_address_of_a_live_check_says_whether_an_option_or_a_variable_names_it() -> None:
+    environ = {"OPENAI_BASE_URL": "http://gpu:1", "ANTHROPIC_BASE_URL": "http://gpu:2"}
+
+    found = find_run_upstreams(declare(), environ, {"openai": "http://gpu:3"})
+
+    assert (
+        "upstream anthropic: http://gpu:2 (environment variable of its SDK)",
+        "upstream openai: http://gpu:3 (--target)",
+    ) == found.lines
+
+
 @pytest.mark.fuzzer(20)
 @given(
     st.sampled_from(["openai", "OPENAI", "corp", "groq", "azure", "CO", "google", "mistral", "a.b"]),

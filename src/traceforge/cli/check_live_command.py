@@ -9,8 +9,11 @@ import click
 
 from traceforge.addresses import upstream_problem
 from traceforge.canon import JSON
-from traceforge.capture.proxy.effective_upstreams import EffectiveUpstreams, describe_key_destination, find_upstreams
-from traceforge.capture.run.environment import read_upstreams
+from traceforge.capture.proxy.effective_upstreams import (
+    EffectiveUpstreams,
+    describe_key_destination,
+    find_run_upstreams,
+)
 from traceforge.cli.output import confirm_or_exit, has_stderr_terminal, json_option, print_json
 from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
@@ -117,8 +120,7 @@ def check_live(
 
 def find_command_upstreams(loaded: LoadedConfig, targets: dict[str, str]) -> EffectiveUpstreams:
     """The upstreams of the configuration, the environment and the option `--target`."""
-    named = {**read_upstreams(os.environ), **targets}
-    return find_upstreams(loaded, os.environ, named, "--target, or environment variable of its SDK")
+    return find_run_upstreams(loaded, os.environ, targets)
 
 
 def _make_plan(

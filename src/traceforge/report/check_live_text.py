@@ -30,6 +30,9 @@ def plan_lines(plan: LivePlan, missing: Sequence[LiveCall], cost: CostEstimate) 
     """Which calls will be made, where they go, and what they cost by the recorded usage."""
     reused = plan.request_count - len(missing)
     runs = f" × {count(plan.runs, 'run')}" if plan.runs > 1 else ""
+    if not plan.calls:
+        yield f"no call to make: {count(len(plan.unsendable), 'snapshot')} cannot be sent, see below"
+        return
     yield f"{count(len(missing), 'call')} to make: {count(len(plan.calls), 'snapshot')}{runs}"
     if reused:
         yield f"    {count(reused, 'answer')} of an interrupted check {'is' if reused == 1 else 'are'} reused"
@@ -140,7 +143,9 @@ def _summary_line(results: Sequence[CheckedCall], *, strict: bool) -> str:
         for result in results
     )
     unchecked = sum(result.verdict is LiveVerdict.UNCHECKED or bool(result.failed) for result in results)
-    parts = [f"{count(len(results), 'snapshot')} checked live", f"{verdicts[LiveVerdict.SAME]} the same"]
+    checked = len(results) - verdicts[LiveVerdict.UNCHECKED]
+    parts = [f"{count(checked, 'snapshot')} checked live"]
+    parts += [f"{verdicts[LiveVerdict.SAME]} the same"] if checked else []
     parts += [f"{verdicts[LiveVerdict.CHANGED]} changed"] if verdicts[LiveVerdict.CHANGED] else []
     parts += [f"{verdicts[LiveVerdict.VARIES]} not deterministic"] if verdicts[LiveVerdict.VARIES] else []
     parts += [f"{lenient} of them not failures ({PROMPT_ONLY})"] if lenient else []

@@ -47,9 +47,17 @@ class EffectiveUpstreams(NamedTuple):
 
 
 def find_upstreams(
-    loaded: LoadedConfig, environ: Mapping[str, str], named: Mapping[str, str], origin: str
+    loaded: LoadedConfig,
+    environ: Mapping[str, str],
+    named: Mapping[str, str],
+    origin: str,
+    targets: Mapping[str, str] | None = None,
 ) -> EffectiveUpstreams:
-    """The upstreams of a command; `named` are those of its options or variables, and `origin` says which."""
+    """The upstreams of a command. `named` are those of an option or of variables, and `origin` says which; an
+    address of `targets`, the option `--target`, counts before them.
+    """
+    origins = {**dict.fromkeys(named, origin), **dict.fromkeys(targets or {}, "--target")}
+    named = {**named, **(targets or {})}
     declared = loaded.config.upstream_urls
     variables = dict(_read_variables(environ, {*DEFAULT_UPSTREAMS, *declared}))
     urls: dict[str, str] = {**DEFAULT_UPSTREAMS}
@@ -57,7 +65,7 @@ def find_upstreams(
     refused: list[str] = []
     for name in sorted({*declared, *variables, *named}):
         if name in named:
-            urls[name], source = named[name], origin
+            urls[name], source = named[name], origins[name]
         elif name in variables:
             variable, urls[name] = variables[name]
             source = f"environment variable {variable}"
@@ -75,9 +83,11 @@ def find_upstreams(
     return EffectiveUpstreams(urls, tuple(changes), tuple(refused), frozenset(other_addresses))
 
 
-def find_run_upstreams(loaded: LoadedConfig, environ: Mapping[str, str]) -> EffectiveUpstreams:
-    """The upstreams of a run, whose user names them in the variables that SDKs read."""
-    return find_upstreams(loaded, environ, read_upstreams(environ), "environment variable of its SDK")
+def find_run_upstreams(
+    loaded: LoadedConfig, environ: Mapping[str, str], targets: Mapping[str, str] | None = None
+) -> EffectiveUpstreams:
+    """The upstreams of a run, whose user names them in the variables that SDKs read, or with `--target`."""
+    return find_upstreams(loaded, environ, read_upstreams(environ), "environment variable of its SDK", targets)
 
 
 def find_refusal(name: str, url: str) -> str:
