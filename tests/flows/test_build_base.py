@@ -365,3 +365,12 @@ def test_base_outside_of_a_build_says_that_nothing_is_compared(origin: Origin) -
 
     message = "compared with no other commit: CI is not set, so this is not a build; to compare with one: "
     assert (0, f"{message}traceforge verify --base REF\n", "") == (ran.code, ran.out, ran.err)
+
+
+def test_a_build_without_the_path_of_its_event_says_which_variable_is_missing(origin: Origin, tmp_path: Path) -> None:
+    clone = _clone(origin, tmp_path / "clone", origin.merge)
+
+    ran = _verify(clone, {**_event(clone, "push", {}), "GITHUB_EVENT_PATH": ""})
+
+    assert 3 == ran.code
+    assert "error TF209: GITHUB_EVENT_PATH, the event of this build, is not set\n" in ran.err

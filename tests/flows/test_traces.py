@@ -150,6 +150,7 @@ def test_an_empty_list_says_why(project: Path, tmp_path_factory: pytest.TempPath
         "no trace in .ai-tests/traces matches these options; all: traceforge trace list\n"
         == run(project, "list", "--model", "x").err
     )
+    assert run(project, "list", "--session", "x").err.endswith("; sessions: traceforge session list\n")
 
 
 def test_files_that_are_not_traces_are_named_on_stderr(project: Path) -> None:

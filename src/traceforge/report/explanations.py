@@ -20,6 +20,8 @@ NEAREST_MAX = 4
 LIKENESS_MIN = 0.5  # With difflib's default of 0.6, `SN99` finds only SN9.
 WIDTH = 80
 _ERROR_CODE = re.compile(r"TF[0-9]+\Z")
+_REFUSAL_STATUS = "418"  # Of the response to a call that no recording answers.
+_REFUSAL_RULES = ("GT1", "GT2")
 
 
 class Explanation(NamedTuple):
@@ -44,8 +46,11 @@ def find_code(word: str) -> str | None:
 def nearest_topics(word: str, commands: Iterable[str]) -> list[str]:
     """The codes and commands most like a word that is neither, the nearest first.
 
-    Nothing is near an error code: that two have digits in common says nothing about what they mean.
+    Nothing is near an error code: that two have digits in common says nothing about what they mean. A refused call
+    has the HTTP status 418.
     """
+    if word == _REFUSAL_STATUS:
+        return list(_REFUSAL_RULES)
     if _ERROR_CODE.match(word.upper()):
         return []
     topics = {topic.lower(): topic for topic in (*load_explanations(), *commands)}

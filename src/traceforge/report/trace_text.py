@@ -18,6 +18,7 @@ from traceforge.traces.trace_index import SearchHit, TraceSession
 from traceforge.traces.trace_summary import TraceSummary
 
 ID_LENGTH = 8  # Of an id in a list: enough to be unique.
+TEST_LENGTH = 28
 MODEL_LENGTH = 28
 ENDPOINT_LENGTH = 60
 TEXT_LINES_MAX = 40  # Of one message; `--full` shows all of it.
@@ -65,9 +66,16 @@ def _cells(summary: TraceSummary) -> tuple[str, ...]:
         one_line(summary.status) + ("~" if summary.streamed else ""),
         _number(round(summary.duration_ms)),
         "-" if summary.tokens is None else _number(summary.tokens),
-        (_short(summary.session_id, ID_LENGTH) + step) or "-",
+        (_short_session(summary.session_id) + step) or "-",
         _short(summary.endpoint, ENDPOINT_LENGTH),
     )
+
+
+def _short_session(session_id: str) -> str:
+    """The beginning of an id; of a test, whose session is its node id, the name without its file."""
+    node, bracket, parameters = session_id.partition("[")
+    path, _, test = node.rpartition("::")
+    return _short(f"{test}{bracket}{parameters}", TEST_LENGTH) if path else _short(session_id, ID_LENGTH)
 
 
 def time_text(timestamp: str) -> str:

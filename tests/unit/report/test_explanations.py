@@ -53,6 +53,7 @@ def test_a_code_is_found_in_any_case_and_its_neighbours_by_likeness() -> None:
     assert ("SN3", None) == (find_code("sn3"), find_code("SN99"))
     assert {"SN9", "SN1"} & set(nearest_topics("SN99", []))
     assert [] == nearest_topics("TF301", ["trace"])
+    assert ["GT1", "GT2"] == nearest_topics("418", ["trace"])
     assert ["verify"] == nearest_topics("vrify", ["verify", "trace"])
 
 

@@ -68,6 +68,19 @@ def test_a_list_is_as_wide_as_its_widest_cell() -> None:
     ] == lines
 
 
+@pytest.mark.parametrize(
+    ("session", "shown"),
+    [
+        ("tests/test_app.py::TestApp::test_capital", "test_capital#0"),
+        ("test_app.py::test_capital[a::b]", "test_capital[a::b]#0"),
+        ("test_app.py::test_" + "x" * 40, f"test_{'x' * 22}…#0"),
+        ("2f9d8a61-0000-4000-8000-000000000000", "2f9d8a6…#0"),
+    ],
+)
+def test_the_session_of_a_test_is_listed_by_the_name_of_the_test(session: str, shown: str) -> None:
+    assert shown in trace_list_text([summary(1, session_id=session, step_index=0)]).split()
+
+
 def test_a_time_is_shown_in_utc() -> None:
     """Whatever zone it was written in."""
     assert "2025-03-02 09:15:00" == time_text("2025-03-02T10:15:00.123+01:00")

@@ -302,7 +302,8 @@ def _empty_message(store: TraceStore, narrowed: TraceFilter) -> str:
         return f"no traces yet: {where} does not exist; next: traceforge run -- COMMAND"
     if narrowed == TraceFilter():
         return f"no traces in {where}; next: traceforge run -- COMMAND"
-    return f"no trace in {where} matches these options; all: traceforge trace list"
+    sessions = "; sessions: traceforge session list" if narrowed.session_id else ""
+    return f"no trace in {where} matches these options; all: traceforge trace list{sessions}"
 
 
 def _export_lines(store: TraceStore, rows: list[TraceRow], with_chunks: bool) -> Iterator[bytes]:

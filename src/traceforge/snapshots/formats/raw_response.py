@@ -354,7 +354,7 @@ def find_disagreements(record: JSONObject, raw: RawResponse, policy: ModelPolicy
         stated = cast("JSONObject", record[side])
         names = [name for name in {**fields, **stated} if name not in _NOT_IN_RAW_RESPONSES]
         violations += [
-            ShapeProblem(f"{side}.{name}", "differs from the raw response")
+            ShapeProblem(f"{side}.{name}", "differs from the raw response in wire/")
             for name in names
             if name not in not_sent
             and not (name == "stream" and name not in stated)  # Earlier records do not show it.

@@ -168,6 +168,8 @@ class _Build:
 
     def _read_event(self) -> JSONObject:
         path = self._environ.get("GITHUB_EVENT_PATH", "")
+        if not path:
+            raise BaseUnavailable("GITHUB_EVENT_PATH, the event of this build, is not set", hint=_EVENT_HINT)
         try:
             event = parse_json(read_file(path, bytes_max=EVENT_BYTES_MAX))
         except (CannotRead, NotJSON) as exc:
