@@ -29,11 +29,11 @@ NO_ANSWER = RecordedResponse(0, (), (), streamed=False)  # of a request that goe
 
 
 class ReplayResult(NamedTuple):
-    """The response to send, or NO_ANSWER; and where it comes from, or why there is none."""
+    """The response to send, which is a 418 for an unmatched request, or NO_ANSWER; and where it comes from."""
 
     response: RecordedResponse  # NO_ANSWER where the request goes to its upstream
-    source_name: str = ""  # the recording or fallback that answered; empty where none did
-    unmatched: UnmatchedRequest | None = None
+    source_name: str = ""  # the recording or fallback that answered; empty where none did, or the adopter
+    unmatched: UnmatchedRequest | None = None  # why nothing answered
 
     @property
     def goes_upstream(self) -> bool:
@@ -97,7 +97,7 @@ class WorkerUses:
 
 
 class Player:
-    """Answers requests from a library, then from `fallback`. Safe to use from several threads.
+    """Answers requests from a library, then from `fallback`, then from `adopter`. Safe to use from several threads.
 
     With `match_key`, redacted parts of requests are compared; without it, such parts are ignored when matching, and
     the calls count as uncompared.
@@ -121,14 +121,13 @@ class Player:
         self._lock = threading.Lock()  # for the counts below
         self.unmatched: list[UnmatchedRequest] = []
         self.default_scope = ""  # of calls that belong to no test
-        self.scope_prefix = ""  # that scopes may have now, and had not when they were recorded
+        self.scope_prefix = ""  # what paths in scopes begin with now, and did not when they were recorded
         self.redacts_scopes = False  # Some scope was recorded without a secret that its test still has in its name.
         self._redacted_scopes: dict[str, str] = {}
         self.adopter: ResponseAdopter | None = None
         self.fresh_scopes: frozenset[str] = frozenset()  # with `allow_upstream`, all their requests go upstream
-        self.renews_uncompared = (
-            False  # with `allow_upstream`, requests go upstream whose recordings lack fingerprints
-        )
+        # With `allow_upstream`, requests whose recordings were made without the match key go upstream.
+        self.renews_uncompared = False
         self.upstream_count = 0  # requests that went to their upstream
         self.use_counts: Counter[tuple[str, str]] = Counter()  # by scope and recording
         self.worker_uses: dict[str, WorkerUses] = {}  # the same, by the worker of a suite; "" outside of workers
@@ -147,16 +146,16 @@ class Player:
 
     @property
     def played_count(self) -> int:
-        """How many calls got a recorded or synthesised response."""
+        """How many calls got a recorded or synthesised response; adopted ones are not counted."""
         return self.use_counts.total()
 
     def play(
         self, method: str, url: str, headers: Headers, body: bytes, caller: Caller, *, allow_upstream: bool = False
     ) -> ReplayResult:
-        """Answer one request: from a recording, else from the fallback.
+        """Answer one request: from a recording, else from the fallback, else from the adopter.
 
-        Where neither has a response, the request is unmatched; with `allow_upstream` it goes upstream. A recording
-        that cannot be read makes it unmatched in both cases.
+        Where none has a response, the request is unmatched; with `allow_upstream` it goes upstream. A recording that
+        cannot be read makes it unmatched in both cases.
         """
         if not caller.scope and self.default_scope:
             caller = replace(caller, scope=self.default_scope)
@@ -186,8 +185,10 @@ class Player:
     def _look_up(
         self, method: str, url: str, headers: Headers, body: bytes, caller: Caller
     ) -> tuple[KeyedRequest, LookupResult]:
-        """The recording of a request. Calls that were approved for other tests only are compared without what is
-        declared for this test.
+        """The recording of a request, and the request as it was keyed for it.
+
+        Declarations of volatile parts for this test apply to the recordings of this test. If it has none for the
+        request, those of other tests are looked up without these declarations.
         """
         scope = caller.scope
         known_keys = self._library.unredacted_keys
@@ -208,7 +209,9 @@ class Player:
         return {recording.name: recording.key for recording in self._library.recordings}
 
     def name_scope(self, scope: str) -> str:
-        """The scope as it was recorded, unless recordings have it: without secrets, its paths without the prefix."""
+        """The name under which a scope was recorded: as it is if recordings have it, else with its secrets redacted
+        and its paths without `scope_prefix`.
+        """
         if self.redacts_scopes and not self._library.recordings_in_scope(scope):
             scope = self._redact_scope(scope)
         prefix = self.scope_prefix

@@ -1,13 +1,16 @@
 """Which watcher a call belongs to.
 
-In: watchers that subscribe and unsubscribe, and calls as they begin. Out: each call, guarded, for one watcher. Never:
-reports a call to two watchers, lets a call pass a watcher that replays because something failed, or raises; only
-`refuse_websocket_in_replay` and `refuse_live_call_of_vcrpy` do.
+In: watchers that subscribe and unsubscribe, and calls as the hooks of HTTP clients see them begin. Out: each call,
+guarded, for one watcher. Never: reports a call to two watchers, lets a call pass a watcher that replays because
+something failed, or raises; only `refuse_websocket_in_replay` and `refuse_live_call_of_vcrpy` do, and
+`report_cassette_call`, whose caller is guarded.
 
-The innermost subscription of the calling context counts. A thread that was started without its context has none: its
-calls belong to the subscription whose test is running, else to the one of the whole process, else to the only one
-there is; where there are several, to the outermost, and the call is counted as uncertain. A watcher that replays
-takes every call inside its context, also those that an inner one would only record.
+The innermost active subscription of the calling context counts. A thread that was started without its context has
+none: its calls belong to the only subscription there is, else to the one that began in the running test, else to the
+one of the whole process; where there are several others, to the outermost, and the call is counted as uncertain. The
+same holds in a context whose subscriptions have all ended, but there the only one is uncertain unless it is that of
+the running test or of the whole process. A watcher that replays takes every call inside its context, also those that
+an inner one would only record.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ class Subscription:
         self.call_sites = CallSites(root, tuple(skip))
         self.hosts = WatchedHosts(hosts)
         self.process_wide = process_wide
-        self.scope = current_test()
+        self.test = current_test()  # in which it began; "" outside tests
         self.uncertain_calls = 0  # of threads without a context: they may belong to another watcher
         self.is_active = False
         self.outer: Subscription | None = None
@@ -108,7 +111,7 @@ def begin_call(
             return None
         if not is_model_call(method, url, subscription.hosts):
             if subscription.replays and is_telemetry(url, subscription.hosts):
-                return RefusedCall("what an SDK reports to its provider is not sent")
+                return RefusedCall("what an SDK reports to its provider is not sent")  # No watcher: not counted.
             return None
         if not is_certain:
             subscription.uncertain_calls += 1
@@ -239,7 +242,7 @@ def _find_nearest() -> tuple[Subscription | None, bool]:
         return active[0], True
     test = current_test()
     if test:
-        of_test = [other for other in active if other.scope == test and not other.process_wide]
+        of_test = [other for other in active if other.test == test and not other.process_wide]
         if len(of_test) == 1:
             return of_test[0], True
     process_wide = _last_active(lambda subscription: subscription.process_wide)

@@ -91,6 +91,7 @@ def append_event(tx: StoreTransaction, session_id: str, branch_id: str, body: Ap
         ContentPurged: the session or the artifact was purged.
     """
     inline = pack_inline_event(body.event)
+    # Before an artifact is loaded: from here on, no purge can remove it.
     branch = read_branch_for_append(tx, session_id, branch_id)
     check_head(branch, body.expected_version, body.expected_head_event_id)
     return append_packed_events(tx, branch, [inline or pack_event(tx, body.event)])[0]
@@ -235,7 +236,12 @@ def append_packed_events(tx: StoreTransaction, branch: BranchState, packed_event
 
 
 def list_events(tx: StoreTransaction, session_id: str, branch_id: str, limit: int, after: str | None) -> Page[Event]:
-    """The events of a branch in causal order, those inherited at the fork first."""
+    """The events of a branch in causal order, those inherited at the fork first.
+
+    Raises:
+        StoreRefused: the branch does not exist, the limit is out of range, or `after` is not an event of the branch.
+        ContentPurged: the session was purged.
+    """
     check_limit(limit)
     path = branch_path(tx, load_branch(tx, session_id, branch_id))
     start = 0 if after is None else _page_start_sequence(tx, path, after)
