@@ -33,7 +33,11 @@ _NO_BLOCKS = EmptyList("blocks", "the branch had no events when the snapshot was
 
 @click.group(cls=SuggestingGroup)
 def snapshot() -> None:
-    """Compile a branch into the input of a model, and pin it."""
+    """Compile a branch into the input of a model, and pin it.
+
+    A context snapshot keeps what a model would be sent for a branch, even if the branch grows. It is none of the
+    approved snapshots in .ai-snapshots/: see `traceforge snapshot`.
+    """
 
 
 @snapshot.command()

@@ -185,7 +185,7 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
     type=click.IntRange(0),
     default=None,
     metavar="DAYS",
-    help="Remove traces older than DAYS.  [default: max_trace_retention]",
+    help="Remove traces older than DAYS; 0 removes all.  [default: max_trace_retention]",
 )
 @click.option(
     "--session", "session_id", default=None, metavar="ID", help="Remove the traces of this session, of any age."
@@ -196,7 +196,7 @@ def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json
     """Remove old traces, with their chunks, from files and archives.
 
     Without options, removes traces older than `max_trace_retention` days. With --session, removes all traces of that
-    session; with --older-than as well, only the old ones.
+    session; with --older-than as well, only the old ones. Approved snapshots are not changed.
     """
     if session_id == "":
         raise click.UsageError("--session is empty: name a session, or omit the option.")
