@@ -97,7 +97,8 @@ def test_a_damaged_tree_of_a_package_that_is_not_collected_is_not_judged(site: S
     collected = site.plugin()
 
     assert 0 == beside.code, beside
-    assert (4, True) == (collected.code, "the snapshots do not verify" in collected.err + collected.out), collected
+    assert 4 == collected.code, collected
+    assert "the snapshots do not verify, in packages/b/.ai-snapshots:\n" in collected.err + collected.out
 
 
 COMMAND_WAYS = {"the root": ["."], "paths": ["packages/b", "packages/a"], "one package": ["packages/b"]}

@@ -18,7 +18,7 @@ from traceforge.canon import json_bytes, parse_json
 from traceforge.capture.hook.callsite import CallSites
 from traceforge.capture.hook.pytest_scopes import leave_pytest
 from traceforge.capture.run.suite_events import merge_outcomes
-from traceforge.config import load_config
+from traceforge.config import SNAPSHOTS_DIR, load_config
 from traceforge.errors import ForeignPackage, TraceForgeError
 from traceforge.pytest_plugin import (
     LATE_CALLS_FILE,
@@ -89,7 +89,9 @@ class PluginGate:
         except TraceForgeError as exc:
             raise pytest.UsageError(escape_text(f"traceforge: {exc.code} {exc.message}\n{exc.hint}")) from None
         if findings:
-            raise pytest.UsageError(escape_text(f"the snapshots do not verify:\n{finding_lines(list(findings))}"))
+            tree = f"{self._find_scope_prefix()}{SNAPSHOTS_DIR}"
+            message = f"the snapshots do not verify, in {tree}:\n{finding_lines(list(findings))}"
+            raise pytest.UsageError(escape_text(message))
 
     def _find_scope_prefix(self) -> str:
         """What node ids of this project begin with, where it is below the root of the suite; "" where it is not."""
