@@ -236,11 +236,19 @@ def _first_byte_ms(wire: JSONObject) -> float:
     return float(time) if isinstance(time, int | float) else 0.0
 
 
+def _is_sendable(line: str) -> bool:
+    """Whether a header can be sent again: whole, or a redirect, which a client follows without its secrets, too.
+
+    A redacted user and password would make a URL that no client can read.
+    """
+    if not re.fullmatch(_SENDABLE_HEADER, line):
+        return False
+    return REDACTED not in line or (line[:9].lower() == "location:" and f"{REDACTED}@" not in line)
+
+
 def _sendable_headers(wire: JSONObject) -> Headers:
     still_encoded = (EncodingState.FAILED, EncodingState.TOO_LARGE)  # Stored as it came: the header is true.
     dropped = DROPPED_HEADERS - ({"content-encoding"} if wire.get("encoding") in still_encoded else set())
     lines: Iterable[str] = cast("list[str]", wire.get("response_headers", []))
-    pairs = (
-        line.partition(": ")[::2] for line in lines if re.fullmatch(_SENDABLE_HEADER, line) and REDACTED not in line
-    )
+    pairs = (line.partition(": ")[::2] for line in lines if _is_sendable(line))
     return tuple((name, value) for name, value in pairs if name.lower() not in dropped)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from support.exchanges import COMPOSER, REDACTOR, chat_answer, chat_request, make_exchange, parse_object
 from support.json_texts import fuzz
@@ -112,6 +113,22 @@ def test_a_header_that_cannot_be_sent_is_dropped(line: str) -> None:
 
     assert answer is not None
     assert (("X-Good", "é"),) == answer.headers
+
+
+@pytest.mark.parametrize(
+    ("location", "sent"),
+    [
+        ("/next?code=q7Wz01xx&state=1", "/next?code=[REDACTED]&state=1"),
+        ("https://h.example/a?X-Amz-Signature=0123abcd", "https://h.example/a?X-Amz-Signature=[REDACTED]"),
+        ("https://ann:mellon@h.example/a", None),
+    ],
+)
+def test_a_redirect_is_sent_without_its_secrets(location: str, sent: str | None) -> None:
+    """A client that followed it would otherwise stop there; one with a redacted user could not be read."""
+    exchange = make_exchange(CHAT, chat_request("x"), {})
+    exchange = replace(exchange, response_headers=(("Location", location), ("X-Good", "1")))
+
+    assert sent == dict(answer_of(exchange).headers).get("Location")
 
 
 @pytest.mark.parametrize(
