@@ -47,7 +47,9 @@ def _is_sk(value: bytes) -> bool:
 
 
 def _is_slack(value: bytes) -> bool:
-    return count_digits(value) >= 6
+    """Many digits, or random letters and digits of both cases."""
+    digits = count_digits(value)
+    return digits >= 6 or (digits >= 2 and value[5:] not in (value[5:].lower(), value[5:].upper()))
 
 
 def _is_aws_id(value: bytes) -> bool:
@@ -102,9 +104,11 @@ TOKENS = (
     token_detector("GITLAB_TOKEN", rb"glptt-", _W + rb"{40}" + _END, _is_uneven),
     token_detector("GITLAB_TOKEN", rb"glagent-", _W + rb"{50,1024}" + _END, _is_uneven),
     token_detector("GITLAB_TOKEN", rb"gloas-", _W + rb"{64}" + _END, _is_uneven),
-    token_detector("GITLAB_TOKEN", rb"_gitlab_session=", rb"[0-9a-f]{32}" + _END),
-    token_detector("SLACK", rb"xox[a-z](?:\.xox[a-z])?-", rb"[0-9A-Za-z-]{10,512}", _is_slack),
-    token_detector("SLACK", rb"xapp-", rb"\d-[A-Za-z0-9]+-\d+-[A-Za-z0-9]{16,128}", _is_slack),
+    token_detector("GITLAB_TOKEN", rb"_gitlab_session=", rb"[0-9a-z]{32}" + _END),
+    token_detector("SLACK", rb"xox[abce-z](?:\.xox[a-z])?-", rb"[0-9A-Za-z-]{10,512}", _is_slack),
+    token_detector("SLACK", rb"xoxd-", rb"[0-9A-Za-z%+/=_-]{20,512}", _is_slack),
+    token_detector("SLACK", rb"xapp-", rb"\d-[A-Za-z0-9]+-\d+-[A-Za-z0-9]{3,128}", _is_slack),
+    token_detector("API_KEY", rb"(?:https?://)?hooks\.zapier\.com/hooks/catch/", rb"[A-Za-z0-9/]{12,100}"),
     token_detector(
         "SLACK", rb"(?:https?://)?hooks\.slack\.com/", rb"(?:services|workflows|triggers)/[A-Za-z0-9+/]{30,100}"
     ),
@@ -173,9 +177,8 @@ MARKED = (
         rb"[0-9a-f]{32}\.[A-Za-z0-9]{16,24}" + _END,
         _is_uneven,
     ),
-    mark_detector(
-        "API_KEY", rb"NRAL", b"abcdefghijklmnopqrstuvwxyz" + _DIGITS, 36, rb"[0-9a-z]{32,36}NRAL" + _END, _is_uneven
-    ),
+    mark_detector("API_KEY", rb"NRAL", _LETTERS + _DIGITS, 36, rb"[0-9A-Za-z]{32,36}NRAL" + _END, _is_uneven),
+    mark_detector("API_KEY", rb"-NRMA", _LETTERS + _DIGITS, 42, rb"[0-9A-Za-z]{40,42}-NRMA" + _END, _is_uneven),
     mark_detector(
         "API_KEY",
         rb":[0-9a-f]{32}",
@@ -348,8 +351,22 @@ def _der(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span() if len(set(match[0][:_RSA_BYTES_MIN])) >= 20 else None
 
 
+# A password as crypt, bcrypt, argon2 and their kin store it: the method, its parameters, the salt, and the hash.
+_HASH_METHOD = rb"\$(?:[15689y]|2[abxy]|apr1|argon2(?:id|i|d)|scrypt|pbkdf2-sha(?:1|256|512))\$"
+_PASSWORD_HASH = LazyPattern(_HASH_METHOD + rb"(?:[A-Za-z0-9./+=,_-]{1,96}\$){0,3}[A-Za-z0-9./+=]{22,128}")
+
+
+def _password_hash(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`$6$…$…`: from it, a weak password can be guessed."""
+    match = _PASSWORD_HASH.match(text, start)
+    if match is None or count_digits(match[0]) < 3 or entropy(match[0]) < 3.5:
+        return None
+    return start, start + len(match[0].rstrip(b"."))
+
+
 BLOCKS = (
     *MARKED,
+    Detector("SECRET", _HASH_METHOD + rb"[A-Za-z0-9./]", _password_hash),
     Detector("AZURE", rb"JQQJ9[0-9][A-Z]", _azure_service_key),
     Detector("AZURE", rb"(?:AZDO|AzSe|AzFu|\+ASt|ACDb|\+ACR)[A-Za-z0-9+/=_-]{4}", _azure_marked_key),
     Detector("AZURE", rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{16}", _azure_client_secret, RUN_EDGE),

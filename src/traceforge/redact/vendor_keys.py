@@ -15,7 +15,7 @@ from traceforge.redact.plausibility import count_digits, entropy, is_placeholder
 from traceforge.redact.vendor_key_table import ALPHABETS, VENDOR_KEYS, VendorKey
 
 _OPEN_ALPHABETS = frozenset(
-    {"url", "dots", "uuid", "serial", "colons"}
+    {"url", "dots", "uuid", "serial", "colons", "plus", "slashes"}
 )  # They hold `-` or `.`, so a key of them starts once in a run.
 _ANCHOR_BYTES = 10  # of the key after its prefix, that the scan over all detectors looks at
 _OPEN_ANCHOR_BYTES = 5  # the same for an open alphabet: few texts have such a prefix at the start of a run
