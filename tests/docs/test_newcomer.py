@@ -144,6 +144,11 @@ def test_readme_leads_from_the_installation_to_a_red_build(start: Callable[[str]
 
     follow_readme(newcomer, ("app.py", "What is", "Name"), "[-What is-]{+Name+} the capital of France?")
 
+    (tree,) = [block.text for block in README.blocks if block.text.startswith(".ai-snapshots/\n")]
+    names = re.findall(r"── ([^\s…]+\.json)", tree)
+    assert 4 == len(names)
+    assert [] == [name for name in names if not (newcomer.folder / ".ai-snapshots" / name).is_file()]
+
 
 def test_the_quickstart_prints_what_it_shows(start: Callable[[str], Newcomer]) -> None:
     newcomer = start("openai")
