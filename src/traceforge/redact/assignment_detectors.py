@@ -19,6 +19,7 @@ from traceforge.redact.plausibility import (
     is_opaque,
     is_password,
     is_placeholder,
+    is_provider_id,
     is_random,
     is_uuid,
 )
@@ -44,7 +45,7 @@ _ASSIGN = (
 )
 _ASSIGNED = LazyPattern(
     rb"(?P<name>(?:" + _STRONG_WORD + rb"|" + _WEAK_WORD + rb")(?:[A-Za-z0-9_]{0,20}|[ ][0-9]))"
-    rb"\\{0,3}[\"'`]?\]?" + _TYPE + rb"(?P<sign>[ \t]{0,8}(?:=>|:=|={1,2}|:|-)[ \t]{0,8})"
+    rb"\\{0,3}[\"'`]?\]?" + _TYPE + rb"(?P<sign>[ \t]{0,24}(?:=>|:=|={1,2}|:|-)[ \t]{0,24})"
     rb"(?:\r?\n[ \t]{1,32}(?=[\"'`]))?"
     rb"(?:\\{0,3}(?P<quote>[\"'`])[ \t]{0,2}"
     rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)(?:\\{0,3}(?P=quote)|(?=\x00)|\Z)"
@@ -77,6 +78,8 @@ _CONNECTION_FIELD = LazyPattern(
 )
 _BARE_KEY = LazyPattern(rb"(?i)key[0-9]?\Z")
 _DIGIT_RUN = LazyPattern(rb"[0-9]+")
+_DASHED = LazyPattern(rb"[A-Za-z0-9_-]+\Z")
+_CASE_CHANGE = LazyPattern(rb"[a-z0-9][A-Z](?![a-z]{2})|[A-Z]{2}[a-z]")
 _DOTTED = LazyPattern(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 _IDENTIFIER = LazyPattern(rb"[A-Za-z_]\w*\Z")
 _AWS_NAME = LazyPattern(rb"(?i)aws.*secret")
@@ -183,16 +186,28 @@ def _is_weakly_named(name: bytes, value: bytes, *, has_equals: bool) -> bool:
         return is_password(value) and not is_common_word(value)
     if name[-5:].lower() == b"token" or _VARIABLE_NAME.match(name):
         return is_random(value) or _is_short_token(value)
-    if has_equals and is_uuid(value):
+    if has_equals and (is_uuid(value) or _is_dashed_key(value)):
         return True
     return is_opaque(value)
+
+
+def _is_dashed_key(value: bytes) -> bool:
+    """20 characters or more of base64 for URLs, in which `-` and `_` stand between short runs."""
+    if len(value) < 20 or not _DASHED.match(value) or is_provider_id(value):
+        return False
+    return count_digits(value) >= 2 and len(set(value)) >= 12 and entropy(value) >= 3.8 and _has_mixed_case(value)
+
+
+def _has_mixed_case(value: bytes) -> bool:
+    """Whether cases change within the runs more often than in names that words are joined to."""
+    return value not in (value.lower(), value.upper()) and is_random(value) and len(_CASE_CHANGE.findall(value)) >= 3
 
 
 def _is_short_token(value: bytes) -> bool:
     """12 to 15 letters and digits that are mixed as in no word: digits on both sides of letters."""
     if not 12 <= len(value) <= 15 or not value.isalnum() or is_placeholder(value) or is_common_word(value):
         return False
-    return len(_DIGIT_RUN.findall(value)) >= 2 and entropy(value) >= 3.0
+    return len(_DIGIT_RUN.findall(value)) >= 2 and entropy(value) >= 2.5
 
 
 def _is_short_key(value: bytes) -> bool:
@@ -265,6 +280,21 @@ def _is_spoken_password(name: bytes, value: bytes) -> bool:
     return name.lower().find(b"pass") >= 0 and is_password(value) and count_digits(value) >= 1
 
 
+_WORD_AND_QUOTED = LazyPattern(
+    rb"(?P<word>(?i:passw(?:or)?d|passphrase|identified[ ]by|password[ ]by|secret))(?:[ \t]{1,8}|\\t)\\{0,3}"
+    rb"(?P<quote>[\"'])(?P<value>[^\x00\"'\n\\ ]{6,256})\\{0,3}(?P=quote)"
+)
+
+
+def _word_and_quoted(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`CREATE USER app PASSWORD '…'`, `IDENTIFIED BY '…'`, `#define PASSWORD "…"`: nothing but a space between."""
+    match = _WORD_AND_QUOTED.match(text, start)
+    if match is None or is_common_word(match["value"]) or _is_other_name(_whole_name(text, start, match.end("word"))):
+        return None
+    is_secret = is_password(match["value"]) and count_digits(match["value"]) > 0
+    return match.span("value") if is_secret else None
+
+
 _GLUED = LazyPattern(rb"(?i:key[-_]|(?:token|secret)[-_/])(?P<value>[A-Za-z0-9+/=]{24,1024})")
 _GLUED_NAME = LazyPattern(rb"(?i)(?:(?:api|access|secret|private|auth)[-_]?key|token|secret)\Z")
 
@@ -280,8 +310,10 @@ def _glued(text: bytes, start: int, _: int) -> ByteRange | None:
     return whole_value(text, *match.span("value"))
 
 
+_OPTION_START = rb"(?:--[A-Za-z0-9._-]{0,41}|[ \t]-)"
+_OPTION_WORD = rb"(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|jwt|pat)"
 _OPTION = LazyPattern(
-    rb"--[A-Za-z0-9._-]{0,41}(?P<word>(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|jwt|pat))"
+    _OPTION_START + rb"(?P<word>" + _OPTION_WORD + rb")"
     rb"(?:[ \t]{1,3}|=)(?P<quote>\\?[\"']?)(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{4,1024})"
 )
 
@@ -347,11 +379,16 @@ DETECTORS = (
     Detector(
         "SECRET", rb"(?i:pass(?:word|phrase|code|wd))[\"'`]?[ \t]{1,4}(?i:is|was)[ \t:]{1,3}[^\x00\s]{6}", _sentence
     ),
+    Detector(
+        "SECRET",
+        rb"(?i:passw(?:or)?d|passphrase|identified[ ]by|password[ ]by|secret)(?:[ \t]{1,8}|\\t)"
+        rb"\\{0,3}[\"'][^\x00\"'\n\\ ]{6}",
+        _word_and_quoted,
+    ),
     Detector("SECRET", rb"(?i:key[-_]|(?:token|secret)[-_/])[A-Za-z0-9+/=]{24}", _glued),
     Detector(
         "SECRET",
-        rb"--[A-Za-z0-9][A-Za-z0-9._-]{0,40}(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|jwt|pat)"
-        rb"(?:[ \t]{1,3}|=)\\?[\"']?[A-Za-z0-9][^\x00\s]{3}",
+        _OPTION_START + _OPTION_WORD + rb"(?:[ \t]{1,3}|=)\\?[\"']?[A-Za-z0-9][^\x00\s]{3}",
         _option,
     ),
     Detector(

@@ -38,13 +38,15 @@ LONG = draw(Random(6), 1_400, ALNUM)
         f"buildConfigField 'String', 'API_KEY', '\"{HEX}\"'",
         "acme_token = 'fg4asyuq4ume3m'",
         f"https://example.com/version2/token/{MIXED}",
+        f'acmeApiKey:            "{HEX}"',
+        f"acme_key = {MIXED[8:19]}-{MIXED[19:28]}",
     ],
 )
 def test_a_value_beside_a_secret_name_is_redacted(text: str) -> None:
     """However the name and the value are joined."""
     cleaned = REDACTOR.redact_text(text)
 
-    assert not any(part in cleaned for part in (MIXED[8:28], HEX[8:24], UUID[9:30], LONG[20:1_300], "asyuq4ume"))
+    assert not any(part in cleaned for part in (MIXED[9:18], HEX[8:24], UUID[9:30], LONG[20:1_300], "asyuq4ume"))
 
 
 @pytest.mark.parametrize("value", [MIXED, HEX])
@@ -101,6 +103,32 @@ def test_members_that_hold_no_secret_are_unchanged() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "mysql -u root --password {}",
+        "gpg --decrypt --passphrase {} --output a",
+        "run --token {}",
+        "Connect-VIServer -User ann -Password {}",
+        "Get-Thing -Password '{}'",
+        "CREATE USER app WITH ENCRYPTED PASSWORD '{}' CREATEDB",
+        "create role app login password '{}';",
+        "CREATE USER 'app' IDENTIFIED BY '{}';",
+        '#define PASSWORD "{}"',
+        'SET password "{}"',
+    ],
+)
+def test_a_password_after_its_name_and_a_space_is_redacted(text: str) -> None:
+    """After an option, and in quotes: SQL, macros and shells have no sign between them."""
+    assert text.format("[REDACTED]") == REDACTOR.redact_text(text.format("SqLpa5sW0rDx"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the password 'hunter' is weak",
+        "run --password PASSWORD --token TOKEN",
+        "say --token-count 4096 and --password-file /run/secrets/db1",
+        "ALTER USER app PASSWORD 'your_password1'",
+        "use -key value1 or -auth none",
+        "sort_key = user-profile-2024-settings-V2",
         f"the primary key {HEX}",
         f"the cache key {HEX} expired",
         f"the key {HEX}",
