@@ -26,7 +26,7 @@ SMALL: dict[str, tuple[dict[str, object], int]] = {
     "inprocess": ({"CALLS": 2}, 7),
     "modelio": ({"INTERACTIONS": 3, "CALLS": 3}, 3),
     "plugin": ({"RUN_ROUNDS": 1, "SNAPSHOTS": [10, 11]}, 4),
-    "redact": ({}, 24),
+    "redact": ({}, 25),
     "replay": ({"MANY": 20, "LOADED_TRACES": 20, "CALLS": 5, "sdk_replay.COUNTS": [10]}, 11),
     "traces": ({"TRACES": 40}, 4),
     "verify": ({"COUNT": 2}, 3),
@@ -89,13 +89,13 @@ PROXY_CALL = f"""
 import json, sys
 from pathlib import Path
 sys.path.insert(0, {str(FOLDER)!r})
-import bench_playback, bench_proxy
+import bench_playback, bench_proxy, proxy_targets
 from load import Target, call_once
 folder = Path(sys.argv[2])
 direct = Target("direct", int(sys.argv[1]))
-with bench_proxy._ours(folder / "ours", direct) as ours:
+with proxy_targets.start_traceforge(folder / "ours", direct) as ours:
     call_once(ours)
-    bench_proxy.settle(ours)
+    proxy_targets.settle(ours)
 output = (folder / "ours" / "ours.out").read_text()
 with bench_playback.ExitStack() as stack:
     bench_playback._ours(stack, folder / "replayed", direct)

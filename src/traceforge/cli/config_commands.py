@@ -14,9 +14,8 @@ from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
 from traceforge.errors import InvalidConfig
 from traceforge.findings import Finding, exit_code
-from traceforge.redact.custom_patterns import pattern_findings
 from traceforge.replay.scoped_volatile import list_declarations
-from traceforge.replay.volatile import find_path_problems
+from traceforge.replay.volatile import find_path_problems, load_custom_patterns
 from traceforge.report.text_format import finding_lines
 from traceforge.terminal import one_line, print_text
 
@@ -58,6 +57,7 @@ def check(as_json: bool) -> None:
 
 def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
     """Findings about expressions and paths. Loading the configuration skips them, because they need google-re2."""
+    pattern_findings = load_custom_patterns().pattern_findings
     findings: list[Finding] = []
     if loaded.config.redact_patterns:
         findings += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
