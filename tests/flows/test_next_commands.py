@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from flows.test_read_only_commands import COMMANDS
+from flows.test_read_only_commands import COMMANDS, READERS, command_words, list_files
 from support.command import CommandResult, traceforge
 from support.model_servers import ModelServer, model_server
 
@@ -34,7 +34,7 @@ ask("What is the capital of France?")
 """
 SCRIPT = [sys.executable, "app.py"]
 STATES = ("empty", "init", "recorded", "approved", "red")
-# What people run from the first day on.
+# What people run from the first day on; the tests below them try every other command too.
 FIRST_COMMANDS = (
     ["init"], ["record"], ["record", "--", "true"], ["record", "--", *SCRIPT], ["status"], ["diff"], ["review"],
     ["approve"], ["approve", "--all"], ["approve", "--all", "--reason", "wanted"], ["reject"], ["test"],
@@ -42,6 +42,10 @@ FIRST_COMMANDS = (
     ["snapshot", "list"], ["trace", "list"], ["trace", "compress"], ["session", "list"], ["check-live"],
     ["import", "vcr", "."], ["run", "--", "true"],
 )  # fmt: skip
+# Of every command, in every state. The others wait for a client, or for ever.
+OTHERS = [command_words(name) for name in COMMANDS if name not in ("chat serve", "proxy", "serve")]
+
+INDEX = ".ai-tests/traces/index/"  # a cache, which Git ignores
 # A command of ours in a text: up to the end of the sentence, or to what follows it there.
 _NAMED = re.compile(r"(?<![\w/.'-])traceforge ([a-z](?:\"[^\"]*\"|[^\n`\";,()])*)")
 _USAGE = re.compile(r"^(?:Usage: |Try ').*$", re.MULTILINE)
@@ -169,3 +173,29 @@ def test_the_commands_that_a_message_names_can_be_run(
     variables = {"CI": "true"} if is_ci else {}
     for words in FIRST_COMMANDS:
         check_lead(sites[state], words, tmp_path / "copy", **variables)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("state", "is_ci"), [("recorded", False), ("red", False), ("approved", True)])
+def test_the_commands_that_any_message_names_can_be_run(
+    sites: dict[str, Site], state: str, is_ci: bool, tmp_path: Path
+) -> None:
+    """Every command, in the states in which most of them have something to say: in all, it takes minutes."""
+    variables = {"CI": "true"} if is_ci else {}
+    for words in OTHERS:
+        check_lead(sites[state], words, tmp_path / "copy", **variables)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["recorded", "red"])
+def test_commands_that_read_write_nothing_after_a_recording(
+    sites: dict[str, Site], state: str, tmp_path: Path
+) -> None:
+    """Except the index of traces: the first search adds the words of new traces to it."""
+    site = sites[state].copy_to(tmp_path / "copy")
+    for name in READERS:
+        before = list_files(site.folder)
+        site.run(*command_words(name))
+        after = list_files(site.folder)
+        changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+        assert set() == {path for path in changed if not path.startswith(INDEX)}, name
