@@ -46,6 +46,12 @@ def test_a_placeholder_is_not_a_secret(value: bytes) -> None:
     assert not is_random(value * 4)
 
 
+def test_a_random_key_that_spells_a_word_in_mixed_case_is_no_placeholder() -> None:
+    """People write a word in one case, or with a capital."""
+    assert [False, False] == [is_placeholder(b"sk-ant-api03-l4UI-RWDDUMmymOk9hr"), is_placeholder(b"q7YoUr-9fK2a")]
+    assert all(map(is_placeholder, (b"sk-dummy-1", b"DUMMY_KEY", b"Dummy-1", b"sk-your-key", b"YOUR_KEY")))
+
+
 def test_a_name_in_code_is_not_random_and_a_key_is() -> None:
     assert not is_random(b"get_password_from_the_vault")
     assert not is_random(b"5.806114285714286")
