@@ -80,6 +80,7 @@ class ChatConnection(asyncio.Protocol):
         self._body: MessageBody | None = None
         self._payload = bytearray()
         self._task: asyncio.Task[None] | None = None  # The request that is being served.
+        self._is_call = False  # It waits for the model.
         self._pipelined = b""
         self._reading_paused = False
         self._lingered_bytes = -1  # Of a refused request; -1: none was refused.
@@ -89,6 +90,7 @@ class ChatConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.peer = peer_address(transport.get_extra_info("peername"))
+        self.active_at = self._loop.time()
         self._set_timer(self._limits.head_seconds)
         if not self._connections.admit(self):
             self._refuse(ChatError(ChatErrorCode.TOO_BUSY, "there are too many connections", hint="Try again later."))
@@ -111,6 +113,8 @@ class ChatConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read a request, or keep bytes for later while one is served."""
+        if self._reader is None:
+            self.active_at = self._loop.time()
         if self._lingered_bytes >= 0:
             self._lingered_bytes += len(data)
             if self._lingered_bytes > DISCARDED_BYTES_MAX:
@@ -174,16 +178,16 @@ class ChatConnection(asyncio.Protocol):
         body = self._body
         assert body is not None
         if data and not body.is_complete:
-            self.active_at = self._loop.time()
             data = body.feed(data)
             self._payload += b"".join(body.payload)
             if len(self._payload) > BODY_BYTES_MAX:
                 raise _body_too_large()
         if body.is_complete:
-            if self._path == "/chat":
+            self._is_call = self._path == "/chat"
+            if self._is_call:
                 self._check_call()
+                self._set_timer(0)  # Other requests take no time: who sends many of them ahead can make room.
             self._pipelined, self._head, self._body = data, None, None
-            self._set_timer(0)
             self._task = self._loop.create_task(self._respond(self._path, bytes(self._payload)))
 
     def _check_call(self) -> None:
@@ -205,6 +209,8 @@ class ChatConnection(asyncio.Protocol):
             message = f"internal error: {type(exc).__name__}"
             response = ChatError(ChatErrorCode.INTERNAL_ERROR, message).to_response()
         self._task = None
+        if not self._pipelined:
+            self.active_at = self._loop.time()
         self._set_timer(self._limits.idle_seconds)
         self._write(response)
         if self._closes_after_response:
@@ -250,7 +256,8 @@ class ChatConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client has taken its responses."""
         self._is_client_full = False
-        if self._task is not None:
+        self.active_at = self._loop.time()
+        if self._task is not None and self._is_call:
             self._set_timer(0)
         elif self._lingered_bytes < 0:
             self._set_timer(self._limits.idle_seconds)
@@ -261,7 +268,7 @@ class ChatConnection(asyncio.Protocol):
 
     @property
     def deadline(self) -> float:
-        """When the client's time is over; 0 while a request is served."""
+        """When the client's time is over; 0 while it waits for the model."""
         return self._timer.when() if self._timer is not None else 0.0
 
     @property
@@ -280,7 +287,6 @@ class ChatConnection(asyncio.Protocol):
         """Expire in so many seconds; 0: never."""
         if self._timer is not None:
             self._timer.cancel()
-        self.active_at = self._loop.time()
         self._timer = self._loop.call_later(seconds, self._expire) if seconds else None
 
     def _expire(self) -> None:

@@ -73,8 +73,9 @@ class LimitedConnection(Protocol):
 
     @property
     def active_at(self) -> float:
-        """The loop's time of the last step of the client: it connected, sent a head or a part of a body, or got a
-        response. Further parts of a head do not count."""
+        """The loop's time of the last step of the client: it connected, sent a head or a part of a body, or got the
+        response that it waited for. Further parts of a head do not count, nor do requests that were sent ahead: a
+        client that sends hundreds at once would be active for as long as we answer them."""
 
     @property
     def phase(self) -> RequestPhase:

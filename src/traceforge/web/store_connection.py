@@ -64,6 +64,7 @@ class StoreConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.peer = peer_address(transport.get_extra_info("peername"))
+        self.active_at = self.loop.time()
         self._set_deadline(self._limits.head_seconds)
         if not self._application.connections.admit(self):
             self._refuse(_busy_error(503, "there are too many connections; try again later"))
@@ -89,6 +90,8 @@ class StoreConnection(HttpToolsProtocol):
         if self._is_refused:
             self._discard(len(data))
             return
+        if self._reader is None:
+            self.active_at = self.loop.time()
         if self._request_body is not None:
             data = self._read_body(self._request_body, data)
         if data:
@@ -136,7 +139,6 @@ class StoreConnection(HttpToolsProtocol):
     def _read_body(self, body: MessageBody, data: bytes) -> bytes:
         """Give uvicorn the bytes of the body; return those after it."""
         if not body.is_complete:
-            self.active_at = self.loop.time()
             try:
                 data = body.feed(data)
             except InvalidBody as exc:
@@ -153,7 +155,7 @@ class StoreConnection(HttpToolsProtocol):
             super().data_received(body.raw)  # After the response, uvicorn only looks for the end of the body.
         if body.is_complete:
             self._request_body = None
-            if self._is_answering:
+            if self._is_answering and self._is_call:
                 self.deadline = 0.0
             else:
                 self._set_deadline(self._limits.idle_seconds)
@@ -176,6 +178,8 @@ class StoreConnection(HttpToolsProtocol):
             self._discarded_bytes = 0
             self._set_deadline(self._limits.discard_seconds)
         else:
+            if not self._pipelined:
+                self.active_at = self.loop.time()
             self._set_deadline(self._limits.idle_seconds)
             self._read_pipelined()
 
@@ -217,8 +221,7 @@ class StoreConnection(HttpToolsProtocol):
     # -- time limits
 
     def _set_deadline(self, seconds: float) -> None:
-        self.active_at = self.loop.time()
-        self.deadline = self.active_at + seconds
+        self.deadline = self.loop.time() + seconds
 
     @property
     def phase(self) -> RequestPhase:
@@ -260,10 +263,12 @@ class StoreConnection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """The client can take more."""
         super().resume_writing()
-        if self._is_answering:
+        self.active_at = self.loop.time()
+        if self._is_answering and self._is_call:
             self.deadline = 0.0
         else:
             self._set_deadline(self._limits.idle_seconds)
+        if not self._is_answering:
             self._read_pipelined()
 
 

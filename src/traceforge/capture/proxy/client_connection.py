@@ -78,6 +78,7 @@ class ClientConnection(asyncio.Protocol):
         self._descriptor = find_descriptor(self.transport)
         self.peer = peer_address(transport.get_extra_info("peername"))
         self._state.metrics.connections += 1
+        self.active_at = self._state.loop.time()
         self._set_deadline(self._limits.head_seconds)
         if not self._state.connections.admit(self):
             self._refuse(503, "too_busy", "there are too many connections; try again later")
@@ -95,6 +96,8 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read bytes of a body, of the next head, or of a request that was sent ahead."""
+        if self._reader is None:
+            self.active_at = self._state.loop.time()
         if self._body is not None:
             data = self._read_body(self._body, data)
         if data:
@@ -266,8 +269,7 @@ class ClientConnection(asyncio.Protocol):
     # -- time limits
 
     def _set_deadline(self, seconds: float) -> None:
-        self.active_at = self._state.loop.time()
-        self.deadline = self.active_at + seconds
+        self.deadline = self._state.loop.time() + seconds
 
     @property
     def phase(self) -> RequestPhase:
@@ -283,8 +285,7 @@ class ClientConnection(asyncio.Protocol):
         if self._body is None:
             self.deadline = 0.0
         else:
-            self.active_at = self._state.loop.time()
-            latest = self.active_at + limits.body_seconds
+            latest = self._state.loop.time() + limits.body_seconds
             self.deadline = min(latest, self.deadline + size / limits.body_rate)
 
     def close_if_expired(self, now: float) -> None:
@@ -377,6 +378,8 @@ class ClientConnection(asyncio.Protocol):
     # -- between calls
 
     def _read_next_request(self) -> None:
+        if not self._pipelined:
+            self.active_at = self._state.loop.time()
         self._set_deadline(self._limits.idle_seconds)
         self._discarded_bytes = 0
         data, self._pipelined = self._pipelined, b""
@@ -429,6 +432,7 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client can take more."""
         self._is_client_full = False
+        self.active_at = self._state.loop.time()
         if self._call is not None:
             self.deadline = 0.0
             if self._body is not None:
