@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 
 from bench_canon import conversation
-from harness import Row, Work, at_least, measure
+from harness import GoalRow, Row, Work, at_least, measure
 from traceforge.redact.redactor import Redactor
 from traceforge.redact.scanner import built_in_detectors, compile_bytes, join_anchors
 
@@ -77,14 +77,6 @@ def rows() -> Iterator[Row]:
             goal=BODIES_GOAL,
             rounds=3,
         )
-
-
-class GoalRow(Row):
-    """A row without a peer: a score, or a speed with an absolute goal."""
-
-    def text(self) -> str:
-        """The row as it is printed."""
-        return f"  {self.title:<46} {self.peer_name:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
 
 
 def absolute(title: str, work: Work, amount: float, *, unit: str, goal: float, loops: int = 1) -> Row:

@@ -12,7 +12,9 @@ from functools import lru_cache
 
 from traceforge.redact.detector import ByteRange, Detector
 from traceforge.redact.lazy_pattern import LazyPattern
+from traceforge.redact.ordinary_values import is_ordinary
 from traceforge.redact.plausibility import (
+    count_case_jumps,
     count_digits,
     entropy,
     is_common_word,
@@ -32,21 +34,38 @@ _NAMES_REMEMBERED_MAX = 1_000  # Names repeat, in real text as in hostile text.
 _CONNECTION_BYTES = 160  # How far before a password the other fields of a connection string are looked for.
 
 _STRONG_WORD = (
-    rb"(?i:passw(?:or)?d|passphrase|passcode|pwd|secret|(?:api|access|account|private|secret|auth|encryption|signing"
+    rb"(?i:passw(?:or[dt]|d)|passphrase|passcode|pwd|secret|kennwort"
+    rb"|contrase(?:n|\xc3\xb1)a|mot de passe|wachtwoord|senha"
+    rb"|\xd0\xbf\xd0\xb0\xd1\x80\xd0\xbe\xd0\xbb\xd1\x8c|\xe5\xaf\x86\xe7\xa0\x81"
+    rb"|(?:api|access|account|private|secret|auth|encryption|signing"
     rb"|subscription|admin|master|shared|preshared|license|service|deploy|webhook|personal)[-_. ]?key)"
 )
-_WEAK_WORD = rb"(?i:token|key|[_-]pat|[_-]pass|auth|jwt|[_-]creds?|credentials?|[_-]login)"
-_TYPE = rb"(?:[ \t]?:?[ \t](?:str|[sS]tring))?"  # `api_key: str = "…"`, `var key string = "…"`
-_SIGN = rb"(?:[ \t]*(?:=>|:=|={1,2}|:)|[ \t]-)"
+# A header that names a session is judged by its value: ids that group calls are words or UUIDs.
+_WEAK_WORD = (
+    rb"(?i:token|key|[_-]pat|[_-]pass|auth|jwt|[_-]creds?|credentials?|[_-]login"
+    rb"|x-(?:session|sid|sso|ticket|bearer|[cx]srf))"
+)
+_TYPE = rb"(?:[ \t]?:?[ \t](?:&?(?:'static )?str|[sS]tring))?"  # `api_key: str = "…"`, `var key string = "…"`
+# Also bold in Markdown, comparisons, the signs of Make, PHP and R, the default of a variable (`TOKEN || "…"`), and an
+# arrow or a dash of typography.
+_SIGN_MARK = rb"(?:=>|:{1,3}=|[.?+]=|!?={1,3}|:|\|\|=?|\?\?=?|<-|\xe2(?:\x86\x92|\x80[\x93\x94]))"
+# For the scan over all detectors, in fewer steps: a little more than _SIGN_MARK.
+_SIGN = rb"\*{0,2}(?:[ \t]*(?:[!+.?:|]*=+>?|:|\|\||\?\?|<-|\xe2[\x80\x86][\x92-\x94])\*{0,2}|[ \t]-)"
 _QUOTE = rb"(?:\\{0,3}[\"'`]|&(?:quot|apos|#3[49]);)"
 # A quoted value may begin on the next line, and with spaces.
 _ASSIGN = (
-    rb"\\{0,3}[\"'`]?\]?" + _TYPE + _SIGN + rb"(?:[ \t]*|[ \t]?\r?\n[ \t]+[\"'`])(?:" + _QUOTE + rb"[ \t]{0,2})?"
+    rb"\\{0,3}[\"'`]?\]?"
+    + _TYPE
+    + _SIGN
+    + rb"(?:[ \t]*|[ \t]?(?:[|>]-?)?\r?\n[ \t]+[\"'`]?)[bru]?(?:"
+    + _QUOTE
+    + rb"[ \t]{0,2})?"
 )
 _ASSIGNED = LazyPattern(
     rb"(?P<name>(?:" + _STRONG_WORD + rb"|" + _WEAK_WORD + rb")(?:[A-Za-z0-9_]{0,20}|[ ][0-9]))"
-    rb"\\{0,3}[\"'`]?\]?" + _TYPE + rb"(?P<sign>[ \t]{0,24}(?:=>|:=|={1,2}|:|-)[ \t]{0,24})"
-    rb"(?:\r?\n[ \t]{1,32}(?=[\"'`]))?"
+    rb"\\{0,3}[\"'`]?\]?" + _TYPE + rb"\*{0,2}(?P<sign>[ \t]{0,24}(?:" + _SIGN_MARK + rb"\*{0,2}|-)[ \t]{0,24})"
+    rb"(?:\r?\n[ \t]{1,32}(?=[\"'`])|[|>]-?\r?\n[ \t]{1,32})?"
+    rb"(?:[bruBRU]{1,2}(?=[\"'])|(?P<call>[A-Za-z_.]{1,30}\((?=[\"'])))?"
     rb"(?:\\{0,3}(?P<quote>[\"'`])[ \t]{0,2}"
     rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)(?:\\{0,3}(?P=quote)|(?=\x00)|\Z)"
     rb"|\\{0,3}[\"'`](?P<long>[^\x00\"'`\n\\]{1024})"
@@ -57,6 +76,9 @@ _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _OTHER_NAME = LazyPattern(
     rb"(?i:tokeni[sz]"
     rb"|(?<!secret)_ids?$|_(?:name|names|type|url|uri|path|file|length|len|size|env|field|hint|policy|regex|pattern|format)$)"
+    # What a form shows around its field, and how a value is stored.
+    rb"|(?:_(?i:label|placeholder|rules?|algorithm|hashers?|validators?|encryption|strength)"
+    rb"|[a-z](?:Label|Placeholder|Rules?|Hint|Algorithm|Hashers?|Validators?|Policy|Regex|Pattern|Length|Strength))$"
 )
 # Names of counts and of places in a list, by a whole word: `max_tokens`, `pageToken`, and not `MAXMIND_KEY`.
 _COUNT_WORD = rb"page|cursor|count|limit|max|min|num|total|budget|cached?|csrf"
@@ -79,12 +101,11 @@ _CONNECTION_FIELD = LazyPattern(
 _BARE_KEY = LazyPattern(rb"(?i)key[0-9]?\Z")
 _DIGIT_RUN = LazyPattern(rb"[0-9]+")
 _DASHED = LazyPattern(rb"[A-Za-z0-9_-]+\Z")
-_CASE_CHANGE = LazyPattern(rb"[a-z0-9][A-Z](?![a-z]{2})|[A-Z]{2}[a-z]")
 _DOTTED = LazyPattern(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 _IDENTIFIER = LazyPattern(rb"[A-Za-z_]\w*\Z")
 _AWS_NAME = LazyPattern(rb"(?i)aws.*secret")
 _AWS_SECRET = LazyPattern(rb"[A-Za-z0-9/+=]{40}\Z")
-_PASSWORD_NAME = LazyPattern(rb"(?i)pass|pwd|secret")
+_PASSWORD_NAME = LazyPattern(rb"(?i)pass|pwd|secret|wort|contrase|woord|senha|\xd0\xbf\xd0\xb0|\xe5\xaf\x86")
 _STRONG_NAME = LazyPattern(_STRONG_WORD + rb"[A-Za-z0-9_]{0,20}\Z")
 _VARIABLE_NAME = LazyPattern(rb"[A-Z][A-Z0-9_]{2,}\Z")
 
@@ -106,6 +127,7 @@ def _assigned(text: bytes, start: int, _: int) -> ByteRange | None:
         return (
             whole_value(text, *match.span(group))
             if _is_assigned(name, match[group], match["sign"], is_quoted=True)
+            and (match["call"] is None or is_random(match[group][:_JUDGED_BYTES]))
             else None
         )
     if _is_assigned(name, match["bare"], match["sign"], is_quoted=False) or _is_in_connection(text, match, name):
@@ -160,7 +182,9 @@ def _is_assigned(name: bytes, value: bytes, sign: bytes, *, is_quoted: bool) -> 
     """Whether a value under this name is a secret; only its beginning is examined."""
     value = value[:_JUDGED_BYTES]
     strength = _judge_name(name)
-    if strength is _NameStrength.OTHER or (not is_quoted and _DOTTED.match(value) and not is_opaque(value)):
+    if strength is _NameStrength.OTHER or is_ordinary(value):
+        return False
+    if not is_quoted and _DOTTED.match(value) and not is_opaque(value):
         return False
     if strength is _NameStrength.WEAK:
         return _is_weakly_named(name, value, has_equals=b"=" in sign)
@@ -200,7 +224,7 @@ def _is_dashed_key(value: bytes) -> bool:
 
 def _has_mixed_case(value: bytes) -> bool:
     """Whether cases change within the runs more often than in names that words are joined to."""
-    return value not in (value.lower(), value.upper()) and is_random(value) and len(_CASE_CHANGE.findall(value)) >= 3
+    return value not in (value.lower(), value.upper()) and is_random(value) and count_case_jumps(value) >= 3
 
 
 def _is_short_token(value: bytes) -> bool:
@@ -235,7 +259,8 @@ def _is_bare_password(name: bytes, value: bytes, *, is_tight: bool) -> bool:
 _CELL = rb"[ \t]*[|,][ \t]*"  # between the name and the value in a row of a table
 _SENTENCE = LazyPattern(
     rb"(?P<name>" + _STRONG_WORD + rb"|(?i:token|key))[\"'`]?(?:" + _CELL + rb"|[ \t]{1,4}"
-    rb"(?:(?P<verb>(?i:is|was))[ \t:]{1,3}|->[ \t]?)?)[\"'`]{0,2}(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{6,1024})"
+    rb"(?:(?P<verb>(?i:is|was))[ \t:]{1,3}|->[ \t]?)?)(?:b(?=[\"']))?[\"'`]{0,2}"
+    rb"(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{6,1024})"
 )
 
 
@@ -356,12 +381,18 @@ def _program_password(text: bytes, start: int, _: int) -> ByteRange | None:
 _NETRC = LazyPattern(
     rb"login[ \t\r\n]{1,8}\S{1,128}[ \t\r\n]{1,8}password[ \t]{1,8}(?P<value>[^\x00\s\"'`<>$]{4,256})"
 )
+_MACHINE = LazyPattern(rb"(?:machine[ \t\r\n]{1,8}\S{1,255}|default)[ \t\r\n]{1,8}\Z")
+_MACHINE_BYTES = 280  # the longest of them
 
 
 def _netrc(text: bytes, start: int, _: int) -> ByteRange | None:
     """`machine example.com login ann password mellon`, as in a `.netrc` file."""
     match = _NETRC.match(text, start)
-    return match.span("value") if match and not is_placeholder(match["value"]) else None
+    if match is None or is_placeholder(match["value"]):
+        return None
+    has_machine = _MACHINE.search(text, max(0, start - _MACHINE_BYTES), start) is not None
+    is_entry = has_machine or b"\npassword" in match[0]  # and no sentence: `the login form password field`
+    return match.span("value") if is_entry or is_password(match["value"]) else None
 
 
 _VALUE_START = rb"[^\x00\s,;{}][^\x00\s]{5}"
@@ -373,7 +404,7 @@ DETECTORS = (
     Detector(
         "SECRET",
         rb"(?i:passw(?:or)?d|secret|token|key)[\"'`]?(?:" + _CELL + rb"|[ \t]{1,4}(?:(?i:is)[ \t]{1,2}|->[ \t]?)?)"
-        rb"[\"'`]{0,2}[A-Za-z0-9+/_.~=-]{16}",
+        rb"b?[\"'`]{0,2}[A-Za-z0-9+/_.~=-]{16}",
         _sentence,
     ),
     Detector(
@@ -388,7 +419,7 @@ DETECTORS = (
     Detector("SECRET", rb"(?i:key[-_]|(?:token|secret)[-_/])[A-Za-z0-9+/=]{24}", _glued),
     Detector(
         "SECRET",
-        _OPTION_START + _OPTION_WORD + rb"(?:[ \t]{1,3}|=)\\?[\"']?[A-Za-z0-9][^\x00\s]{3}",
+        rb"(?:--[A-Za-z0-9._-]*|[ \t]-)" + _OPTION_WORD + rb"(?:[ \t]{1,3}|=)\\?[\"']?[A-Za-z0-9][^\x00\s]{3}",
         _option,
     ),
     Detector(

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from traceforge.redact.assignment_detectors import whole_value
 from traceforge.redact.detector import EDGE, ByteRange, Detector
 from traceforge.redact.lazy_pattern import LazyPattern
+from traceforge.redact.ordinary_values import is_joined_words
 from traceforge.redact.plausibility import count_digits, is_placeholder, is_random
 from traceforge.redact.redactions import MARKER_PATTERN
 from traceforge.redact.secret_names import PARAMETER_NAMES
@@ -26,7 +27,7 @@ def _header_value(value: bytes) -> bool:
 
 
 _AUTHORIZATION = LazyPattern(
-    rb"(?i:authorization)\\{0,3}[\"']?[ \t]{0,4}[:=]?[ \t]{0,4}\\{0,3}[\"']?"
+    rb"(?i:authorization)\\{0,3}[\"']?[ \t]{0,4}[:=,]?[ \t]{0,4}\\{0,3}[\"']?"
     rb"(?:(?P<aws>AWS4-HMAC-SHA256 [^\x00\"'\n\\]{20,2048})"
     rb"|(?:[A-Za-z][A-Za-z-]{2,15}[ \t]{1,4})?(?P<value>[^\x00\s\"',;\\]{8,1024}))"
 )
@@ -68,7 +69,7 @@ def _basic(text: bytes, start: int, _: int) -> ByteRange | None:
 
 
 _CURL_USER = LazyPattern(
-    rb"[ \t](?:-u|-U|--user|--proxy-user)\\?(?:[ =]\s{0,4})"
+    rb"[ \t](?:-u\\?|(?:-u|-U|-a|--user|--proxy-user)\\?(?:[ =]\s{0,4}))"
     rb"(?:(?P<quote>[\"'])(?P<quoted>[^\x00\"':\n]{0,128}(?:(?P=quote):(?P=quote)|:)[^\x00\"'\n]{0,256})(?P=quote)"
     rb"|(?P<bare>[^\x00\s\"':$]{0,128}:(?:'[^\x00'\n]{1,256}'|\"[^\x00\"\n]{1,256}\"|[^\x00\s\"']{1,256})))"
 )
@@ -78,9 +79,10 @@ _PLACEHOLDER_WORD = LazyPattern(
 
 
 def _curl_user(text: bytes, start: int, _: int) -> ByteRange | None:
-    """`curl -u user:password`: the option means this only to curl."""
+    """`curl -u user:password`, `http -a user:password`: the options mean this only to curl and HTTPie."""
     match = _CURL_USER.match(text, start)
-    if match is None or b"curl" not in text[max(0, start - 512) : start]:
+    program = b"http" if match and match[0][1:3] == b"-a" else b"curl"
+    if match is None or program not in text[max(0, start - 512) : start]:
         return None
     group = "quoted" if match["quoted"] else "bare"
     user, _colon, password = (part.strip(b"\"'[]{}<>") for part in match[group].partition(b":"))
@@ -122,16 +124,18 @@ def _userinfo(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span(1)
 
 
-_PARAMETER = LazyPattern(rb"[?&][^\x00=&\s]{1,40}=([^\x00&\s#\"'<>\\)\]]{1,1024})")
+_PARAMETER = LazyPattern(rb"[?&](?P<name>[^\x00=&\s]{1,40})=(?P<value>[^\x00&\s#\"'<>\\)\]]{1,1024})")
 
 
 def _parameter(text: bytes, start: int, _: int) -> ByteRange | None:
     """A secret parameter of a URL in a text: `?key=…`."""
     match = _PARAMETER.match(text, start)
-    if match is None or is_placeholder(match[1]) or b"{" in match[1]:
+    if match is None or is_placeholder(match["value"]) or b"{" in match["value"]:
         return None
-    is_secret = len(match[1]) >= 8 and (count_digits(match[1]) > 0 or len(match[1]) >= 20)
-    return whole_value(text, *match.span(1)) if is_secret else None
+    if match["name"].lower() == b"key" and is_joined_words(match["value"]):
+        return None  # What is sorted or looked up by: no vendor's key is of words.
+    is_secret = len(match["value"]) >= 8 and (count_digits(match["value"]) > 0 or len(match["value"]) >= 20)
+    return whole_value(text, *match.span("value")) if is_secret else None
 
 
 _MEMBER_NAME = LazyPattern(rb"\\{0,7}[\"'][^\"'\\]{1,200}\\{0,7}[\"']")
@@ -200,11 +204,13 @@ DETECTORS = (
     Detector("BASIC_AUTH", rb"://[^\x00\s/?#@\"'<>\\]*:[^\x00\s/?#@\"'<>\\]*@", _userinfo),
     Detector("PARAMETER", rb"[?&]" + _any_of(PARAMETER_NAMES) + rb"=[^\x00&\s#\"'<>]{8}", _parameter),
     Detector(
-        "BEARER", rb"(?i:authorization)\\{0,3}[\"']?[ \t]{0,4}[:=]?[ \t]{0,4}\\{0,3}[\"']?[A-Za-z0-9]", _authorization
+        "BEARER",
+        rb"(?i:authorization)\\{0,3}[\"']?[ \t]{0,4}[:=,]?[ \t]{0,4}\\{0,3}[\"']?[A-Za-z0-9]",
+        _authorization,
     ),
     Detector("BEARER", rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?[A-Za-z0-9._~+/=-]{12}", _bearer, EDGE),
     Detector("BEARER", rb"(?i:basic)(?:[ \t]{1,4}|%20)[A-Za-z0-9+/]{8}", _basic, EDGE),
-    Detector("BASIC_AUTH", rb"[ \t](?:-u|-U|--user|--proxy-user)\\?[ =]", _curl_user),
+    Detector("BASIC_AUTH", rb"[ \t](?:-u[A-Za-z0-9._-]+:|(?:-u|-U|-a|--user|--proxy-user)\\?[ =])", _curl_user),
     Detector(
         "BEARER",
         rb"(?:-H|--header)[ =]{0,3}[\"'](?i:[a-z-]{0,24}(?:key|token|secret|auth))[ ]{0,2}:[ ]{0,5}[A-Za-z0-9]",

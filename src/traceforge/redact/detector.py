@@ -19,6 +19,8 @@ from traceforge.redact.lazy_pattern import LazyPattern
 
 ByteRange = tuple[int, int]
 Locate = Callable[[bytes, int, int], ByteRange | None]  # the text, and where the anchor matched in it
+ManyRanges = tuple[list[ByteRange], int]  # the secrets that one name announces, and where the text read for them ends
+LocateAll = Callable[[bytes, int, int], ManyRanges]
 
 # What may precede a token: the start, anything but a letter or digit, or an escape that ends with one.
 _ESCAPE = rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}"
@@ -30,13 +32,22 @@ _BASE64, _BASE64_URL = (f"{ascii_letters}0123456789{marks}".encode() for marks i
 _EDGE = LazyPattern(rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}|[^A-Za-z0-9_]|")
 
 
+def _locate_nothing(_text: bytes, _start: int, _end: int) -> ByteRange | None:
+    return None
+
+
 class Detector(NamedTuple):
-    """One kind of secret: its type, where it may be, and where it is."""
+    """One kind of secret: its type, where it may be, and where it is.
+
+    With `locate_all`, the anchor announces secrets further on, and may be in the text before them. It is not asked
+    again before the end of what it has read.
+    """
 
     type: str
     anchor: bytes
-    locate: Locate
+    locate: Locate = _locate_nothing
     edge: bytes = b""  # what precedes the anchor, and is a part of the match
+    locate_all: LocateAll | None = None
 
     @property
     def whole_anchor(self) -> bytes:

@@ -13,16 +13,40 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, json_path, try_parse_json
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
 from traceforge.redact.scanner import CHANCE_TYPES, SecretSpan
 from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode, is_plain_value
-from traceforge.redact.secret_names import SCHEMA_KEYS, is_secret_header_name
+from traceforge.redact.secret_names import (
+    COLLECTION_NAMES,
+    MANIFEST_KEYS,
+    MANIFEST_NAME,
+    PAIR_NAME_KEYS,
+    PAIR_SECRET_TYPES,
+    PAIR_TYPE_KEYS,
+    PAIR_VALUE_KEYS,
+    SCHEMA_KEYS,
+    SESSION_COOKIES,
+    fold_name,
+    fold_names,
+    is_description,
+    is_secret_header_name,
+    name_collection,
+)
 from traceforge.redact.text_edits import replace_and_split
 
+COLLECTION_DEPTH_MAX = 3  # Of objects inside a collection of secrets that are judged by its name.
+RANDOM_COLLECTION = "credentials"  # The name under which only random values are secrets.
 CARD_MIN = 10**11  # A smaller number cannot be a payment card and is not scanned.
 NAME_LENGTH_MAX = 128
-_UNKNOWN_NAME = NameKind.FIELD  # Until it is known, a name may be secret. Enum members are slow to look up.
-_NESTED_QUOTE = r"\\\""  # a quote of the third level, seen from the first
+_NESTED_QUOTE = r"\\\""  # a quote that is escaped twice: in a JSON text inside a JSON text inside a text
+_SHAPE_NAMES = "|".join(
+    name.replace("_", "[-_]?") for name in (*COLLECTION_NAMES, *PAIR_VALUE_KEYS, "kind")
+)  # of the members by which one of the shapes is known
+_SHAPE = LazyPattern(rf'(?i)"(?:{_SHAPE_NAMES})"\s{{0,8}}:')
+_SHAPE_KEYS = frozenset({*PAIR_VALUE_KEYS, "kind"})  # Only an object with one of these has a shape to examine.
+_SESSION_COOKIES = fold_names(SESSION_COOKIES)
+_CONTAINER_STARTS = frozenset("{[ \t\r\n")  # the first character of a text that is an object or a list
 _BORDER = "\x00"  # Stands between two texts. No detector crosses it.
 
 Node = tuple["Node | None", str | int]  # The way from the root: the parent's way, and the key below it.
@@ -32,6 +56,7 @@ Node = tuple["Node | None", str | int]  # The way from the root: the parent's wa
 # it, the text, and whether it was a number. A plain tuple, because a request has a hundred of them, and naming their
 # fields, or a node for each, would cost more than scanning them.
 Slot = tuple["Node | None", "str | int | None", str, str, bool]
+Container = tuple[Any, "Node | None", bool]  # An object or a list, its node, whether it has a schema's properties.
 
 
 class Replacement(NamedTuple):
@@ -61,7 +86,7 @@ def redact_json(finder: SecretFinder, value: JSON, path: str = "$") -> Redacted[
 
 
 class _TextCollector:
-    """What a walk over a value finds to do."""
+    """Walks over a value and collects the texts to scan, and the values and names that are secret as they stand."""
 
     def __init__(self, finder: SecretFinder) -> None:
         self._finder = finder
@@ -76,7 +101,7 @@ class _TextCollector:
         """Walk over the value, without recursion: nesting is the sender's choice."""
         if type(value) is str:
             self.slots.append((None, None, "", value, False))
-        todo: list[tuple[Any, Node | None, bool]] = [(value, None, False)]
+        todo: list[Container] = [(value, None, False)]
         while todo:
             container, node, is_schema = todo.pop()
             if type(container) is dict:
@@ -85,18 +110,24 @@ class _TextCollector:
                 self._collect_list(container, node, todo)
 
     def _collect_object(
-        self, members: dict[str, Any], node: Node | None, is_schema: bool, todo: list[tuple[Any, Node | None, bool]]
+        self, members: dict[str, Any], node: Node | None, is_schema: bool, todo: list[Container]
     ) -> None:
-        known_kind = self._finder.name_kinds.get
+        plain_names = self._finder.plain_names
         slots = self.slots
-        if "value" in members and self._is_named_secret(members):
-            self._collect_secret_member(members["value"], (node, "value"))
-            members = {key: child for key, child in members.items() if key != "value"}
+        if not _SHAPE_KEYS.isdisjoint(members):
+            members = self._collect_shape(members, node, todo)
         for key, child in members.items():
             kind = type(child)
-            if known_kind(key, _UNKNOWN_NAME) and self._finder.find_name_kind(key):
+            if key not in plain_names and self._finder.find_name_kind(key):
                 if self._finder.find_name_kind(key) == NameKind.SECRET:
                     self.secret_names[node, key] = redact_line(self._finder, key)
+                elif self._finder.find_name_kind(key) == NameKind.COLLECTION:
+                    if kind is dict and not is_schema:
+                        self._collect_collection(child, (node, key), name_collection(key), todo)
+                        continue
+                    if kind is list and fold_name(key) != "cookies":
+                        self._collect_collection_list(child, (node, key), key, todo)
+                        continue
                 elif not (is_schema and (kind is dict or kind is bool)):
                     self._collect_secret_member(child, (node, key))
                     continue
@@ -108,12 +139,77 @@ class _TextCollector:
             elif (kind is int or kind is float) and child >= CARD_MIN:
                 self._collect_number(child, (node, key), f'{key}": ')
 
-    def _is_named_secret(self, members: dict[str, Any]) -> bool:
-        """Whether this is a secret in the form `{"name": "OPENAI_API_KEY", "value": "…"}`."""
-        name = members.get("name", members.get("key"))
-        if type(name) is not str or type(members["value"]) is not str or len(name) > NAME_LENGTH_MAX:
-            return False
-        return is_secret_header_name(name) and not is_plain_value(members["value"])
+    def _collect_shape(self, members: dict[str, Any], node: Node | None, todo: list[Container]) -> dict[str, Any]:
+        """Collect what the shape of an object gives away: a name and its value, a cookie, a Secret of Kubernetes.
+
+        Returns the other members, which are judged one by one.
+        """
+        if (value_key := _find_named_secret(members)) is not None:
+            self._collect_secret_member(members[value_key], (node, value_key))
+            members = _without(members, value_key)
+        elif (value_key := _find_value_key(members)) is not None:
+            name = name_collection("cookies") if _is_cookie(members, node) else _find_value_name(members, node)
+            members = self._collect_named_value(members, value_key, name, node)
+        return self._collect_manifest(members, node, todo) if members.get("kind") == "Secret" else members
+
+    def _collect_named_value(
+        self, members: dict[str, Any], value_key: str, name: str, node: Node | None
+    ) -> dict[str, Any]:
+        """A text that is judged by the name beside it. What remains of the members."""
+        if _find_named_secret(members) == value_key:
+            self._collect_secret_member(members[value_key], (node, value_key))
+        else:
+            self.slots.append((node, value_key, f'{name}": "', members[value_key], False))
+        return _without(members, value_key)
+
+    def _collect_collection(
+        self, members: dict[str, Any], node: Node, name: str, todo: list[Container], depth: int = 0
+    ) -> None:
+        """`{"secrets": {"github": "…", "npm": {"value": "…"}}}`: a text is judged by the collection's name as well.
+
+        A text whose own name describes a secret, and everything else, is judged as anywhere. What lies deeper must be
+        random: `{"credentials": {"db": {"engine": "postgres15"}}}`.
+        """
+        others: dict[str, Any] = {}
+        if (pair_names := _list_pair_names(members)) and (value_key := _find_value_key(members)) is not None:
+            members = self._collect_named_value(members, value_key, f"{pair_names[0]}_{name}", node)
+        for key, child in members.items():
+            if is_description(key) or self._finder.find_name_kind(key):
+                others[key] = child
+            elif type(child) is str:
+                self.slots.append((node, key, f'{key}_{name}": "', child, False))
+            elif type(child) is dict and len(child) == 1 and type(child.get("value")) is str:
+                self.slots.append(((node, key), "value", f'{name}": "', child["value"], False))
+            elif type(child) is dict and depth < COLLECTION_DEPTH_MAX:
+                self._collect_collection(child, (node, key), RANDOM_COLLECTION, todo, depth + 1)
+            elif type(child) is list and depth < COLLECTION_DEPTH_MAX:
+                self._collect_collection_list(child, (node, key), RANDOM_COLLECTION, todo, depth + 1)
+            else:
+                others[key] = child
+        if others:
+            self._collect_object(others, node, False, todo)
+
+    def _collect_collection_list(
+        self, items: list[Any], node: Node, name: str, todo: list[Container], depth: int = 0
+    ) -> None:
+        """`{"secrets": ["…", {"github": "…"}]}`: objects as the deeper members of a collection."""
+        for place, child in enumerate(items):
+            if type(child) is str and child:
+                self.slots.append((node, place, f'{name}": "', child, False))
+            elif type(child) is dict:
+                self._collect_collection(child, (node, place), RANDOM_COLLECTION, todo, depth + 1)
+            elif type(child) is list:
+                todo.append((child, (node, place), False))
+
+    def _collect_manifest(self, members: dict[str, Any], node: Node | None, todo: list[Container]) -> dict[str, Any]:
+        """Collect a Secret of Kubernetes, of which everything in `data` and `stringData` is secret.
+
+        Returns the other members.
+        """
+        for key in MANIFEST_KEYS:
+            if type(child := members.get(key)) is dict:
+                self._collect_collection(child, (node, key), MANIFEST_NAME, todo)
+        return {key: child for key, child in members.items() if key not in MANIFEST_KEYS}
 
     def _collect_secret_member(self, value: Any, node: Node) -> None:  # noqa: ANN401 (any JSON)
         if _is_secret_value(self._finder, value):
@@ -121,7 +217,7 @@ class _TextCollector:
             marker = self._finder.marker_for(secret) if type(value) is str else REDACTED
             self.secret_members[node] = Replacement(marker, [(0, "FIELD", secret)])
 
-    def _collect_list(self, items: list[Any], node: Node | None, todo: list[tuple[Any, Node | None, bool]]) -> None:
+    def _collect_list(self, items: list[Any], node: Node | None, todo: list[Container]) -> None:
         if len(items) > 1 and type(items[0]) is dict:
             parts: list[tuple[Node, str]] = [
                 (((node, place), "text"), item["text"])
@@ -143,6 +239,51 @@ class _TextCollector:
     def _collect_number(self, number: float, node: Node, before: str) -> None:
         if number == number // 1 and number < 1e20:  # A whole number; an infinity is not JSON.
             self.slots.append((*node, before, str(int(number)), True))
+
+
+def _without(members: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: child for name, child in members.items() if name != key}
+
+
+def _find_named_secret(members: dict[str, Any]) -> str | None:
+    """The key of the secret in an object of the form `{"name": "OPENAI_API_KEY", "value": "…"}`."""
+    for value_key in PAIR_VALUE_KEYS:
+        if value_key in members and type(value := members[value_key]) is str and not is_plain_value(value):
+            if any(map(is_secret_header_name, _list_pair_names(members))):
+                return value_key
+            if any(str(members.get(key)).lower() in PAIR_SECRET_TYPES for key in PAIR_TYPE_KEYS):
+                return value_key
+    return None
+
+
+def _list_pair_names(members: dict[str, Any]) -> list[str]:
+    """The names in an object of a name and its value."""
+    names = (name for key in PAIR_NAME_KEYS if type(name := members.get(key)) is str)
+    return [name for name in names if len(name) <= NAME_LENGTH_MAX]
+
+
+def _find_value_key(members: dict[str, Any]) -> str | None:
+    """The key of the text in an object of a name and its value."""
+    return next((key for key in PAIR_VALUE_KEYS if type(value := members.get(key)) is str and value), None)
+
+
+def _find_value_name(members: dict[str, Any], node: Node | None) -> str:
+    """What a value is called: by the name beside it, or by the object that is nothing but the value."""
+    names = _list_pair_names(members)
+    if names:
+        return names[0]
+    is_alone = len(members) == 1 and node is not None and type(node[1]) is str
+    return str(node[1]) if is_alone and node is not None else "value"
+
+
+def _is_cookie(members: dict[str, Any], node: Node | None) -> bool:
+    """Whether a name and its value are a cookie, as an archive of HTTP calls or a browser lists them."""
+    name = members.get("name")
+    if type(name) is not str or len(name) > NAME_LENGTH_MAX:
+        return False
+    parent = node[0] if node is not None else None
+    is_listed = parent is not None and type(parent[1]) is str and fold_name(parent[1]) == "cookies"
+    return is_listed or "httpOnly" in members or fold_name(name) in _SESSION_COOKIES
 
 
 def _find_text_before(items: list[Any], place: int, node: Node | None) -> str:
@@ -167,7 +308,7 @@ def _is_secret_value(finder: SecretFinder, value: JSON) -> bool:
 
 
 def redact_line(finder: SecretFinder, text: str) -> Replacement:
-    """A name, the value of a header or a part of a URL without secrets."""
+    """Redact a name, the value of a header or a part of a URL."""
     data = encode(text)
     return _replace_spans(finder, data, finder.find_secrets_in_line(data))
 
@@ -179,19 +320,23 @@ def redact_slots(finder: SecretFinder, slots: list[Slot]) -> dict[Node | None, R
     if not finder.has_only_built_ins:  # An expression of the user may say anything about borders.
         return _redact_each_slot(finder, slots)
     texts = [before + text for _, _, before, text, _ in slots]
-    if finder.remembers_clean_texts and not _contains_secret(finder, texts):
+    if not _contains_secret(finder, texts):
         return {}
     spans = finder.find_secrets(encode(_BORDER.join(texts)))
     return _redact_slots_with_spans(finder, slots, texts, spans) if spans else {}
 
 
 def _redact_nested_json(finder: SecretFinder, slots: list[Slot], changes: dict[Node | None, Replacement]) -> None:
-    """Add the changes of texts that are JSON with JSON in it: escaped so often, no detector reads a name and a value.
+    """Redact texts that are JSON, and add their changes. Scanned as texts they hide two kinds of secrets: those known
+    only by the shape of their object, and those in JSON inside of the JSON, whose names and values no detector reads
+    behind so many backslashes.
 
     Each level halves the backslashes of a text, so there are never many levels.
     """
     for parent, key, _, text, _ in slots:
-        if _NESTED_QUOTE not in text:
+        if text[:1] not in _CONTAINER_STARTS:  # most texts
+            continue
+        if _NESTED_QUOTE not in text and not (text.startswith(("{", "[")) and _SHAPE.search(text)):
             continue
         node = None if key is None else (parent, key)
         change = changes.get(node, Replacement(text, []))
@@ -203,12 +348,15 @@ def _redact_nested_json(finder: SecretFinder, slots: list[Slot], changes: dict[N
 
 
 def _contains_secret(finder: SecretFinder, texts: list[str]) -> bool:
-    """Whether one of the texts holds a secret. Texts that were clean before are not scanned."""
+    """Whether one of the texts holds a secret. Texts that were clean before are not scanned, and none is twice: the
+    events of a stream all have the same id and model.
+    """
     clean = finder.clean_texts
-    unknown = [text for text in texts if text not in clean]
+    unknown = [text for text in dict.fromkeys(texts) if text not in clean]
     if unknown and finder.find_secrets(encode(_BORDER.join(unknown))):
         return True
-    finder.remember_clean_texts(unknown)
+    if finder.remembers_clean_texts:
+        finder.remember_clean_texts(unknown)
     return False
 
 
@@ -319,7 +467,7 @@ def _parse_container(text: str) -> JSON:
 def _apply_replacements(
     value: JSON, node: Node | None, changes: dict[Node | None, Replacement], renamed: dict[Node | None, Replacement]
 ) -> JSON:
-    """Copy the value with the changes made."""
+    """Copy the value, with each changed node and each secret name replaced."""
     if node in changes:
         return changes[node].value
     if isinstance(value, dict):

@@ -86,9 +86,9 @@ TOKENS = (
     token_detector(
         "AWS", rb"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])", rb"[A-Z0-9]{16}" + _END, _is_aws_id, rb"[A-Z0-9]{16}"
     ),
-    token_detector("AWS", rb"ABSK", rb"[A-Za-z0-9+/]{109,269}={0,2}", _is_uneven, rb"[A-Za-z0-9+/]{16}"),
+    token_detector("AWS", rb"ABSK", rb"[A-Za-z0-9+/]{109,269}={0,2}", _is_uneven, rb"[A-Za-z0-9+/]{8}"),
     token_detector("AWS", rb"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t", rb"[A-Za-z0-9+/=]{0,8192}"),
-    token_detector("AWS", rb"bedrock-api-key-", rb"[A-Za-z0-9+/=]{40,8192}", _looks_generated, rb"[A-Za-z0-9+/]{16}"),
+    token_detector("AWS", rb"bedrock-api-key-", rb"[A-Za-z0-9+/=]{40,8192}", _looks_generated, rb"[A-Za-z0-9+/]{8}"),
     token_detector("AWS", rb"amzn\.mws\.", rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     token_detector("AWS", rb"da2-", rb"[a-z0-9]{26}" + _END, _has_digit),
     token_detector("GITHUB_TOKEN", rb"gh[pousr]_", rb"[A-Za-z0-9]{36,255}", _looks_generated),
@@ -97,7 +97,7 @@ TOKENS = (
     token_detector(
         "GITLAB_TOKEN", rb"gl(?:pat|rt|dt)-", _W + rb"{20,300}\.[0-9a-z]{2}\.?[0-9A-Za-z]{7,16}" + _END, _is_uneven
     ),
-    token_detector("GITLAB_TOKEN", rb"gl(?:pat|dt|ft|soat|rt|ffct|wt)-", _W + rb"{20,50}" + _END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"gl(?:pat|dt|ft|soat|rtr?|ffct|wt)-", _W + rb"{20,50}" + _END, _is_uneven),
     token_detector("GITLAB_TOKEN", rb"GR1348941", _W + rb"{20,50}" + _END, _is_uneven),
     token_detector("GITLAB_TOKEN", rb"glcbt-", rb"(?:[0-9a-fA-F]{1,5}_)?" + _W + rb"{20,50}" + _END, _is_uneven),
     token_detector("GITLAB_TOKEN", rb"glimt-", _W + rb"{25}" + _END, _is_uneven),
@@ -114,11 +114,11 @@ TOKENS = (
     ),
     token_detector("STRIPE", rb"[spr]k_(?:live|test|prod)_", rb"[A-Za-z0-9]{10,255}" + _END, _is_uneven),
     token_detector("STRIPE", rb"whsec_", rb"[A-Za-z0-9+/]{32,128}={0,2}", _looks_generated),
-    token_detector("HUGGINGFACE", rb"hf_", rb"[A-Za-z0-9]{34,40}" + _END, _looks_generated, rb"[A-Za-z0-9]{16}"),
-    token_detector("HUGGINGFACE", rb"api_org_", rb"[A-Za-z]{34}" + _END, _looks_generated, rb"[A-Za-z]{16}"),
+    token_detector("HUGGINGFACE", rb"hf_", rb"[A-Za-z0-9]{34,40}" + _END, _looks_generated, rb"[A-Za-z0-9]{8}"),
+    token_detector("HUGGINGFACE", rb"api_org_", rb"[A-Za-z]{34}" + _END, _looks_generated, rb"[A-Za-z]{8}"),
     token_detector("GROQ", rb"gsk_", rb"[A-Za-z0-9]{40,64}" + _END, _looks_generated),
     token_detector("API_KEY", rb"xai-", rb"[A-Za-z0-9]{40,128}" + _END, _looks_generated),
-    token_detector("API_KEY", rb"pk_[0-9]{5,9}_", rb"[A-Z0-9]{24,36}" + _END, None, rb"[A-Z0-9]{16}"),
+    token_detector("API_KEY", rb"pk_[0-9]{5,9}_", rb"[A-Z0-9]{24,36}" + _END, None, rb"[A-Z0-9]{8}"),
     token_detector("API_KEY", rb"[sb]\.", rb"[A-Za-z0-9]{24,28}" + _END, _is_legacy_vault, rb"[A-Za-z0-9]{24}"),
     token_detector(
         "API_KEY",
@@ -127,21 +127,19 @@ TOKENS = (
     ),
     token_detector("API_KEY", rb"pplx-", rb"[A-Za-z0-9]{40,64}" + _END, _looks_generated),
     token_detector("API_KEY", rb"nvapi-", _W + rb"{40,128}", _looks_generated),
-    token_detector("API_KEY", rb"r8_", rb"[A-Za-z0-9]{37}" + _END, _looks_generated, rb"[A-Za-z0-9]{16}"),
+    token_detector("API_KEY", rb"r8_", rb"[A-Za-z0-9]{37}" + _END, _looks_generated, rb"[A-Za-z0-9]{8}"),
     token_detector("API_KEY", rb"lsv2_(?:pt|sk)_", rb"[0-9a-fA-F]{32}_[0-9a-fA-F]{10}" + _END),
     token_detector("API_KEY", rb"tvly-", _W + rb"{24,64}", _looks_generated),
-    token_detector("API_KEY", rb"npm_", rb"[A-Za-z0-9]{36}" + _END, _looks_generated, rb"[A-Za-z0-9]{16}"),
+    token_detector("API_KEY", rb"npm_", rb"[A-Za-z0-9]{36}" + _END, _looks_generated, rb"[A-Za-z0-9]{8}"),
     token_detector("API_KEY", rb"pypi-AgE", _W + rb"{50,512}", _looks_generated),
-    token_detector(
-        "API_KEY", rb"SG\.", _W + rb"{20,24}\." + _W + rb"{39,50}" + _END, _looks_generated, _W + rb"{16}"
-    ),
+    token_detector("API_KEY", rb"SG\.", _W + rb"{20,24}\." + _W + rb"{39,50}" + _END, _looks_generated, _W + rb"{8}"),
     # Personal access tokens of Jira and Confluence: a number and a colon in base64, before random bytes.
     token_detector(
         "API_KEY", rb"(?:[MNO][DTjz][A-Zc-k][w-z0-5]){4}O", rb"[A-Za-z0-9+/]{27}" + _END, _looks_generated
     ),
     token_detector("API_KEY", rb"6L[A-Za-z0-9_-]{6}AAAAA", _W + rb"{27}" + _END),
     token_detector("API_KEY", rb"A{20,22}", rb"[A-Za-z0-9%]{70,110}" + _END, _is_uneven),
-    token_detector("API_KEY", rb"dapi", rb"[0-9a-f]{32}(?:-\d)?" + _END, _looks_generated, rb"[0-9a-f]{16}"),
+    token_detector("API_KEY", rb"dapi", rb"[0-9a-f]{32}(?:-\d)?" + _END, _looks_generated, rb"[0-9a-f]{8}"),
 )
 
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -369,11 +367,11 @@ BLOCKS = (
     Detector("SECRET", _HASH_METHOD + rb"[A-Za-z0-9./]", _password_hash),
     Detector("AZURE", rb"JQQJ9[0-9][A-Z]", _azure_service_key),
     Detector("AZURE", rb"(?:AZDO|AzSe|AzFu|\+ASt|ACDb|\+ACR)[A-Za-z0-9+/=_-]{4}", _azure_marked_key),
-    Detector("AZURE", rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{16}", _azure_client_secret, RUN_EDGE),
-    Detector("AZURE", rb"AccountKey=[A-Za-z0-9+/]{16}", _azure_account_key),
+    Detector("AZURE", rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{8}", _azure_client_secret, RUN_EDGE),
+    Detector("AZURE", rb"AccountKey=[A-Za-z0-9+/]{8}", _azure_account_key),
     Detector("JWT", rb"ey[IJ][A-Za-z0-9_-]{8}", _jwt, RUN_EDGE),
-    Detector("JWT", rb"ZXlK[A-Za-z0-9+/]{16}", _jwt_base64, RUN_EDGE),
+    Detector("JWT", rb"ZXlK[A-Za-z0-9+/]{8}", _jwt_base64, RUN_EDGE),
     Detector("PRIVATE_KEY", rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY", _pem),
-    Detector("PRIVATE_KEY", _PEM_BASE64_MARK + rb"[A-Za-z0-9+/]{16}", _pem_base64),
+    Detector("PRIVATE_KEY", _PEM_BASE64_MARK + rb"[A-Za-z0-9+/]{8}", _pem_base64),
     Detector("PRIVATE_KEY", _DER_MARK, _der, EDGE),
 )

@@ -30,8 +30,8 @@ _PLIST = LazyPattern(
 )  # fmt: skip
 _QUOTE = rb"\\{0,3}(?:[\"']|&quot;)"
 _PAIR = LazyPattern(
-    rb"(?i:name|key|id)\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<name>" + _NAME + rb")" + _QUOTE
-    + rb"[^\x00<>]{0,200}?\s(?i:value)\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<value>[^\x00\"'<>&\\]{1,4096})"
+    rb"(?i:name|key|id|type)\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<name>" + _NAME + rb")" + _QUOTE
+    + rb"[^\x00<>]{0,200}?\s(?i:value|content)\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<value>[^\x00\"'<>&\\]{1,4096})"
 )  # fmt: skip
 _MARK = rb"\\{0,3}[\"']?"
 _ENTRY = LazyPattern(
@@ -100,10 +100,10 @@ _PAIR_NAME = rb"[A-Za-z0-9_.-]*(?i:key|token|secret|password)"
 DETECTORS = (
     Detector("FIELD", _OPEN + _ANY_NAME + rb"(?:\s[^\x00<>&]*)?" + _CLOSE + rb"\s{0,16}[^\x00\s]", _element),
     Detector("FIELD", _OPEN + rb"key" + _CLOSE + rb"\s{0,8}" + _ANY_NAME + rb"\s{0,8}" + _OPEN + rb"\\?/key", _plist),
-    Detector("FIELD", rb"(?i:name|key|id)\s{0,4}=\s{0,4}" + _QUOTE + _ANY_NAME + _QUOTE, _pair),
+    Detector("FIELD", rb"(?i:name|key|id|type)\s{0,4}=\s{0,4}" + _QUOTE + _ANY_NAME + _QUOTE, _pair),
     Detector(
         "FIELD",
-        rb"(?i:name|key)[\\\"']*\s?:\s?[\\\"']*" + _PAIR_NAME + rb"[\\\"']*[\s,\\][\s,\\n\"']*value",
+        rb"(?i:name|key)[\\\"']*\s?:\s?[\\\"']*" + _PAIR_NAME + rb"[\\\"']*[\s,\\][\s,\\n\"']*(?i:value)",
         _entry,
     ),
     Detector("FIELD", rb"\s" + _ANY_NAME + rb"\s{0,4}=\s{0,4}" + _QUOTE + rb"[^\x00\"'<>&\\\s]", _attribute),

@@ -20,6 +20,9 @@ from traceforge.redact import (
     key_detectors,
     markup_detectors,
     personal_detectors,
+    phrase_detectors,
+    record_detectors,
+    secret_columns,
     vendor_keys,
 )
 from traceforge.redact.secret_names import FIELD_NAMES
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 SCAN_MEMORY_BYTES = 64 << 20  # For the automaton of all anchors. It uses under 2 MB on real text.
 ANCHOR_BYTES_MAX = 2048  # No anchor that a detector accepts is longer.
 CONTEXT_TYPES = frozenset({"FIELD", "SECRET", "BEARER", "PARAMETER", "BASIC_AUTH"})
+ANY_VENDOR = "API_KEY"  # The type of a key that no detector of its own knows.
 # What random characters and joined numbers, such as times, may look like by chance.
 CHANCE_TYPES = frozenset({"PHONE", "US_SSN", "CREDIT_CARD", "EMAIL"})
 SECRET_BYTES_MIN = 6  # No detector finds anything in fewer bytes.
@@ -87,17 +91,24 @@ class Scanner:
         if len(text) < SECRET_BYTES_MIN:
             return []
         spans: list[SecretSpan] = []
+        read_to: dict[int, int] = {}  # How far each detector of many secrets has read.
         match = self._search(text)
         while match is not None:
             start = match.start()
-            span = self._locate(text, start)
+            span = self._locate(text, start, spans, read_to)
             if span is not None:
                 spans.append(span)
             match = self._search(text, start + 1 if span is None else max(span.end, start + 1))
         return merge_spans(spans) if len(spans) > 1 else spans
 
-    def _locate(self, text: bytes, start: int) -> SecretSpan | None:
+    def _locate(self, text: bytes, start: int, spans: list[SecretSpan], read_to: dict[int, int]) -> SecretSpan | None:
+        """The secret at an anchor; those that a detector of many finds further on are added to `spans`."""
         for detector, anchor_end in self._match_anchors(text, start):
+            if detector.locate_all is not None:
+                if start >= read_to.get(id(detector), 0):
+                    ranges, read_to[id(detector)] = detector.locate_all(text, start, anchor_end)
+                    spans += [SecretSpan(*_whole_characters(text, *place), detector.type) for place in ranges]
+                continue
             place = detector.locate(text, start, anchor_end)
             if place is not None:
                 first, end = _whole_characters(text, *place)
@@ -105,8 +116,8 @@ class Scanner:
         return None
 
     def _refine_type(self, text: bytes, place: SecretSpan) -> SecretSpan:
-        """A secret that its context revealed may also have its own type: `api_key = "sk-…"` is an OPENAI_KEY."""
-        if place.type not in CONTEXT_TYPES:
+        """What its context or its form revealed may also have its own type: `api_key = "sk-…"` is an OPENAI_KEY."""
+        if place.type not in CONTEXT_TYPES and place.type != ANY_VENDOR:
             return place
         starts = [max(0, place.start - 1)]
         mark = self._search(text, place.start, place.end)  # Some keys are known by what stands in the middle of them.
@@ -114,7 +125,7 @@ class Scanner:
             starts.append(mark.start())
         for start in starts:
             for detector, _ in self._match_anchors(text, start):
-                if detector.type in CONTEXT_TYPES:
+                if detector.type in CONTEXT_TYPES or detector.type == place.type:
                     continue
                 inner = detector.locate(text, start, place.end)
                 if inner is not None and inner[0] == place.start:
@@ -171,6 +182,7 @@ def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
     """Every detector, the most certain first; `fields` are more names of secret JSON members."""
     member = context_detectors.member_detector([*FIELD_NAMES, *fields])
     return (
+        *secret_columns.DETECTORS,
         member,
         *key_detectors.TOKENS,
         *key_detectors.BLOCKS,
@@ -179,6 +191,8 @@ def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
         *context_detectors.DETECTORS,
         *markup_detectors.DETECTORS,
         *assignment_detectors.DETECTORS,
+        *phrase_detectors.DETECTORS,
+        *record_detectors.DETECTORS,
         *personal_detectors.DETECTORS,
     )
 

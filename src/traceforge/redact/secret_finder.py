@@ -16,6 +16,7 @@ from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.redactions import MARKER_PATTERN, REDACTED
 from traceforge.redact.scanner import Scanner, SecretSpan, get_scanner, merge_spans
 from traceforge.redact.secret_names import (
+    COLLECTION_NAMES,
     FIELD_NAMES,
     LOGIN_NAMES,
     PARAMETER_NAMES,
@@ -38,6 +39,7 @@ HEADER_SEPARATOR = ": "  # Between the name and the value of a header, where bot
 HEADERS_REMEMBERED_MAX = 2_000  # Some, such as dates and request ids, never come again: then all are forgotten.
 
 _MARKER = LazyPattern(MARKER_PATTERN)
+_COLLECTIONS = fold_names(COLLECTION_NAMES)
 _JOINED_KEY = LazyPattern(
     rb"[-_.](?=sk-|[spr]k_(?:live|test)_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt)-|A(?:KIA|SIA|Iza)|xox[a-z]-|hf_|gsk_"
     rb"|xai-|tf_live_)|[-_](?=eyJ)"
@@ -61,6 +63,7 @@ class NameKind(IntEnum):
     PLAIN = 0
     FIELD = 1  # its value is a secret
     SECRET = 2  # it is itself one, such as an address that a map is keyed by
+    COLLECTION = 3  # the members of its value are secrets
 
 
 class SecretFinder:
@@ -73,7 +76,8 @@ class SecretFinder:
         self._allow = compile_allow(allow)
         self._fields = fold_names([*FIELD_NAMES, *fields])
         self._parameters = self._fields | fold_names([*PARAMETER_NAMES, *LOGIN_NAMES])
-        self.name_kinds: dict[str, NameKind] = {}  # what is known about names, because names repeat
+        self._name_kinds: dict[str, NameKind] = {}  # what is known about names, because names repeat
+        self.plain_names: set[str] = set()  # those of them that are PLAIN: most, and a set is faster to look up
         self._header_kinds: dict[str, HeaderKind] = {}
         self.has_only_built_ins = not self._patterns  # Without own expressions, texts may be scanned side by side.
         self.clean_headers: set[tuple[str, str]] = set()  # Most headers of a provider are the same in every answer.
@@ -95,7 +99,7 @@ class SecretFinder:
         finder = copy(self)
         finder.repeated_values = values
         finder._without_values = self
-        finder.name_kinds, finder._header_kinds = {}, {}
+        finder._name_kinds, finder.plain_names, finder._header_kinds = {}, set(), {}
         finder.clean_headers, finder.clean_texts, finder._remembered_bytes = set(), set(), 0
         return finder
 
@@ -184,11 +188,13 @@ class SecretFinder:
 
     def find_name_kind(self, name: str) -> NameKind:
         """Whether the name of a header or field makes its value a secret, or is itself one."""
-        kind = self.name_kinds.get(name)
+        kind = self._name_kinds.get(name)
         if kind is None:
             kind = self._classify_name(name)
-            if len(self.name_kinds) < NAMES_REMEMBERED_MAX:
-                self.name_kinds[name] = kind
+            if len(self._name_kinds) < NAMES_REMEMBERED_MAX:
+                self._name_kinds[name] = kind
+                if kind == NameKind.PLAIN:
+                    self.plain_names.add(name)
         return kind
 
     def _classify_name(self, name: str) -> NameKind:
@@ -197,7 +203,10 @@ class SecretFinder:
             return base_finder.find_name_kind(name)
         if self.find_secrets_in_line(encode(name)):
             return NameKind.SECRET
-        return NameKind.FIELD if fold_name(name) in self._fields else NameKind.PLAIN
+        folded = fold_name(name)
+        if folded in self._fields:
+            return NameKind.FIELD
+        return NameKind.COLLECTION if folded in _COLLECTIONS else NameKind.PLAIN
 
     def find_header_kind(self, name: str) -> HeaderKind:
         """What the name of a header says about its value."""

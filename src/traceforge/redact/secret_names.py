@@ -42,13 +42,13 @@ ACCOUNT_HEADERS = (
 
 # In a URL these are secrets as well; in a body they are not.
 PARAMETER_NAMES = (
-    "key", "token", "auth", "sig", "signature", "jwt", "pwd", "apikey", "session_id", "X-Amz-Signature",
+    "key", "token", "auth", "sig", "signature", "jwt", "pwd", "pass", "apikey", "session_id", "X-Amz-Signature",
     "X-Amz-Credential", "X-Goog-Signature", "X-Goog-Credential",
 )  # fmt: skip
 
 # In the URL of a call and in a form, also these: OAuth's codes and assertions, keys of Azure Functions (`?code=`),
 # and what a login takes. In URLs that a text only mentions, they are not.
-LOGIN_NAMES = ("code", "assertion", "pass", "passcode", "otp", "totp", "pin")
+LOGIN_NAMES = ("code", "assertion", "passcode", "otp", "totp", "pin")
 
 # Headers whose value is a URL, of which the parameters are judged as well.
 URL_HEADERS = frozenset({"location", "content-location", "referer"})
@@ -56,15 +56,45 @@ URL_HEADERS = frozenset({"location", "content-location", "referer"})
 # Under these keys of a JSON Schema, a name is the name of a property and its object describes the property.
 SCHEMA_KEYS = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 
+# An object with one of the first and one of the second is a name and its value, as in the environment of a container.
+PAIR_NAME_KEYS = (
+    "name", "Name", "key", "Key", "label", "header", "field", "variable", "parameter", "ParameterKey",
+    "ParameterName",
+)  # fmt: skip
+PAIR_VALUE_KEYS = ("value", "Value", "ParameterValue")
+# The same with a type that says it: a parameter of AWS, a field of a form or of a password manager.
+PAIR_TYPE_KEYS = ("type", "Type")
+PAIR_SECRET_TYPES = frozenset({"securestring", "password", "concealed"})
+
+# What an object of one of these names holds is judged by that name as well: `{"secrets": {"github": "…"}}`.
+COLLECTION_NAMES = (
+    "secrets", "credentials", "passwords", "passphrases", "api_keys", "secret_keys", "access_keys", "private_keys",
+    "access_tokens", "auth_tokens", "api_tokens", "cookies",
+)  # fmt: skip
+
+# Cookies of a session, as they are called where a list of names and values does not say that it holds cookies.
+SESSION_COOKIES = ("session", "session_id", "sid", "connect.sid", "PHPSESSID", "JSESSIONID", "ASP.NET_SessionId")
+
+# The members of a Secret of Kubernetes that hold its secrets, and the name by which they are judged.
+MANIFEST_KEYS = ("data", "stringData")
+MANIFEST_NAME = "secrets"
+
 _SEPARATORS = str.maketrans("", "", "-_")
 _HEADER_ENDING = LazyPattern(
-    r"(?:^|[-_])(?:auth|jwt|key|token|credentials?)$"
+    r"(?:^|[-_])(?:auth|jwt|key|token|credentials?|cookie|bearer|otp)$"
     r"|(?:authorization|authentication|api[-_]?keys?|access[-_]?key|token|secret|passw(?:or)?d|passphrase|passcode)$"
-    r"|jwt-assertion$"
+    r"|(?:jwt|saml|identity|client)[-_]assertion$"
+    r"|-signature(?:-[0-9]{1,3})?$"  # of a webhook or a request; with `_`, it is the signature of a function
 )
 _PLAIN_HEADER = LazyPattern(
     r"(?:^|[-_])(?:idempotency|cache|surrogate|websocket|public|partition|routing|sort|primary|row|object|dedup"
     r"|deduplication|page|next|continuation|sync|per|time|max|min|model)[-_](?:key|token)$|-allow-credentials$"
+)
+# Members that describe a secret and are none, in an object of secrets.
+_DESCRIPTION = LazyPattern(
+    r"(?:^|[-_]|[a-z](?=[A-Z]))(?i:ids?|name|type|kind|url|uri|path|file|at|date|time|user|username|login|email|host"
+    r"|scopes?|status|version|description|region|provider|source|namespace|title|store|mount|object"
+    r"|arn|from|ref|reference|alias|label|owner|digest|hash|fingerprint|hint|engine|schema|database|project)$"
 )
 _ACCOUNT_ENDING = LazyPattern(
     r"(?:^|[-_])(?:organi[sz]ation|org|project|account|tenant|workspace|team|customer|subscription|billing[-_]?account)"
@@ -93,6 +123,16 @@ def is_secret_header_name(name: str) -> bool:
 def is_secret_field_name(name: str) -> bool:
     """Whether the value of a field of this name is always a secret."""
     return fold_name(name) in _FIELDS
+
+
+def name_collection(name: str) -> str:
+    """The name by which the members of a collection are judged: of cookies, only the random ones are secret."""
+    return "credentials" if fold_name(name) == "cookies" else name
+
+
+def is_description(name: str) -> bool:
+    """Whether a member of an object of secrets only describes a secret: its id, its user, its date."""
+    return _DESCRIPTION.search(name) is not None
 
 
 def is_account_header_name(name: str) -> bool:

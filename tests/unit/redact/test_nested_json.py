@@ -40,3 +40,22 @@ def test_json_inside_of_json_without_a_secret_is_unchanged() -> None:
     body = json.dumps(value).encode()
 
     assert body == REDACTOR.redact_body(body, "application/json").value
+
+
+def test_json_inside_of_json_may_begin_with_a_space() -> None:
+    """A string that is JSON after spaces and line ends is examined as well."""
+    inner = json.dumps({"arguments": json.dumps({"arguments": json.dumps({"password": "q7bzkitten"})})})
+
+    cleaned = REDACTOR.redact_json({"arguments": f" \r\n\t{inner}"})
+
+    assert "kitten" not in json.dumps(cleaned.value)
+
+
+def test_a_secret_that_repeats_is_redacted_everywhere() -> None:
+    """Equal texts are scanned once, and all of them change."""
+    note = "password = q7bz4kitten"
+
+    cleaned = REDACTOR.redact_json([{"note": note, "id": 1}, {"note": "plain"}, {"note": note}, {"note": "plain"}])
+
+    assert "kitten" not in json.dumps(cleaned.value)
+    assert 2 == json.dumps(cleaned.value).count("[REDACTED]")

@@ -53,6 +53,11 @@ def _lower(length: int) -> str:
         f"wrka-{_alnum(40)}.{_alnum(60)}",
         f"zpka_{_lower(32)}_{_lower(8)}",
         f"u+{_alnum(8)}+{_alnum(9)}",
+        f"access_token$production${_lower(16)}${_lower(32)}",
+        f"A21AA{_alnum(40)}-{_alnum(40)}",
+        f"bce-v3/ALTAK-{_alnum(21)}/{_lower(40)}",
+        f"standard_{_draw('0123456789abcdef', 256)}",
+        f"xau_{_alnum(12)}-{_alnum(18)}",
         f"_gitlab_session={_lower(32)}",
         f"xoxd-{_alnum(40)}%2B{_alnum(20)}/{_alnum(20)}",
         f"xoxr-{_alnum(16)}",
@@ -82,4 +87,30 @@ def test_a_key_with_the_prefix_of_its_vendor_is_redacted_as_a_whole(frame: str, 
 )
 def test_a_text_that_begins_like_such_a_key_is_unchanged(text: str) -> None:
     """Prices, and names in code."""
+    assert text == REDACTOR.redact_text(text)
+
+
+@pytest.mark.parametrize(
+    "key", [f"acme_{_alnum(12)}-{_alnum(14)}_{_alnum(11)}", f"eu7.{_alnum(44)}", f"acme-{_alnum(8)}_{_alnum(30)}"]
+)
+def test_a_divided_key_of_an_unknown_vendor_is_found_in_a_text(key: str) -> None:
+    """No row of the table has its prefix; random text after it is enough, also where `-` and `_` divide it."""
+    assert "use [REDACTED] now" == REDACTOR.redact_text(f"use {key} now")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "call convert.toUtf8FromUtf16AndBase64UrlOfRfc4648 twice",
+        "see acme-release-2024-08-06-with-Python-3-and-Windows-11",
+        "run worker-7d9f8b6c5d-x2x4z-7d9f8b6c5d-x2x4z",
+        "open index.B3xK9mQ2vT7pL4nR8sW1yZ6c.js now",
+        "chunk sha384-oqVuAfXRKap7fdgcCY5uykM6R9GqQ8Kuxy9rx7HNQlGYl1k now",
+        "the call call_Ab3dE5gH7jK9mN1pQ3sT5vX7 and msg_01Ab3dE5gH7jK9mN1pQ3sT5vX7",
+        "test_A1_B2_C3_D4_E5_F6_G7_H8_I9_J0_for_all_cells",
+        "at com.example.V2ApiController3Test4Case.run",
+    ],
+)
+def test_a_name_that_is_divided_like_a_key_is_unchanged(text: str) -> None:
+    """Names in code, releases, pods, bundles, digests and ids of providers."""
     assert text == REDACTOR.redact_text(text)
