@@ -1,0 +1,156 @@
+"""Whether a rate dropped between two sets of runs, and by how much.
+
+In: for each case, how many of its runs passed before and after. Out: the chance of a drop like this one if there
+was none, and the interval of the difference. Never: compares a case of one set with another case of the other set.
+
+*The test* compares each case with itself: of all its runs, before and after, as many passed as passed; if nothing
+changed, it is chance which of them were before (the hypergeometric distribution). The sum over all cases says how
+likely it is that so few passed after, or fewer. It is exact, and keeps its promise for any rates of the cases. With
+one case it is Fisher's exact test; with many cases of one run each it is McNemar's, which looks at those cases
+alone that changed; with several runs of several cases it is the exact test of Cochran, Mantel and Haenszel. So a
+data set in which hard cases fail and easy ones pass does not hide a drop, as it would if all runs were thrown
+together.
+
+*The interval* of the difference (after less before) is an approximation, and the verdict does not come from it. For
+cases of one run each it is the one of Bonett and Price, for others the one of Agresti and Caffo: both count one
+more of each outcome, so that few runs do not look certain. Computed over all outcomes, each limit is wrong with 4
+to 5 % on average. From ten runs on, and for differences up to 0.3, it is wrong with at most 7.5 % (11 % for pairs).
+The intervals of Newcombe and of Miettinen and Nurminen were measured too: the first is wrong with up to 30 % for
+pairs, the second with up to 12 %. Where cases have several runs, the interval ignores that they are the same cases;
+it is wider than it must be. Test and interval are about these cases, not about others that might have been chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from traceforge.statistics.rate_interval import LIMIT_ERROR, Interval, RateCount, log_choices
+
+# More passed runs than this, and the sum is close enough to a normal distribution, which takes no time.
+EXACT_RUNS_MAX = 2_000
+
+
+@dataclass(frozen=True)
+class CaseRuns:
+    """The runs of one case in both sets. Each has at least one run."""
+
+    before: RateCount
+    after: RateCount
+
+    @property
+    def weight(self) -> float:
+        """How much the case counts in a difference: cases with more runs on both sides count more."""
+        return self.before.runs * self.after.runs / (self.before.runs + self.after.runs)
+
+
+@dataclass(frozen=True)
+class RateDifference:
+    """A difference of two rates, each weighted by the runs of its cases."""
+
+    before: float
+    after: float
+    interval: Interval  # of after less before
+
+    @property
+    def change(self) -> float:
+        """How much the rate rose; negative if it dropped."""
+        return self.after - self.before
+
+
+def drop_chance(cases: Sequence[CaseRuns]) -> float:
+    """The chance that at most as many runs pass after as did, if every case passes as often as before."""
+    passed = sum(case.after.passed for case in cases)
+    if sum(case.after.runs for case in cases) > EXACT_RUNS_MAX:
+        return _normal_drop_chance(cases, passed)
+    lowest, chances = 0, [1.0]
+    for case in cases:
+        shift, case_chances = _after_chances(case)
+        lowest += shift
+        chances = _convolve(chances, case_chances)
+    return min(1.0, math.fsum(chances[: passed - lowest + 1]))
+
+
+def smallest_drop_chance(cases: Sequence[CaseRuns]) -> float:
+    """The chance of `drop_chance` if no run passed after: if this is not small, the runs cannot show any drop."""
+    return drop_chance([CaseRuns(case.before, RateCount(0, case.after.runs)) for case in cases])
+
+
+def rate_difference(cases: Sequence[CaseRuns], limit_error: float = LIMIT_ERROR) -> RateDifference:
+    """The difference of the rates over all cases, with its interval."""
+    total = math.fsum(case.weight for case in cases)
+    weights = [case.weight / total for case in cases]
+    before = _weighted([case.before for case in cases], weights)
+    after = _weighted([case.after for case in cases], weights)
+    quantile = NormalDist().inv_cdf(1.0 - limit_error)
+    is_paired = len(cases) > 1 and all(case.before.runs == case.after.runs == 1 for case in cases)
+    middle, spread = _paired_spread(cases) if is_paired else _unpaired_spread(before, after)
+    change = after.rate - before.rate
+    low, high = middle - quantile * spread, middle + quantile * spread
+    return RateDifference(before.rate, after.rate, Interval(max(-1.0, min(low, change)), min(1.0, max(high, change))))
+
+
+@dataclass(frozen=True)
+class _WeightedRate:
+    """A rate over cases, and how many runs of one case would say as much."""
+
+    rate: float
+    runs: float
+
+
+def _weighted(counts: Sequence[RateCount], weights: Sequence[float]) -> _WeightedRate:
+    rate = math.fsum(weight * count.rate for count, weight in zip(counts, weights, strict=True))
+    spread = math.fsum(weight * weight / count.runs for count, weight in zip(counts, weights, strict=True))
+    return _WeightedRate(min(1.0, rate), 1.0 / spread)
+
+
+def _unpaired_spread(before: _WeightedRate, after: _WeightedRate) -> tuple[float, float]:
+    """The middle of the difference and its standard error, by Agresti and Caffo."""
+    rates = [(side.rate * side.runs + 1.0) / (side.runs + 2.0) for side in (before, after)]
+    variances = [rate * (1.0 - rate) / (side.runs + 2.0) for rate, side in zip(rates, (before, after), strict=True)]
+    return rates[1] - rates[0], math.sqrt(sum(variances))
+
+
+def _paired_spread(cases: Sequence[CaseRuns]) -> tuple[float, float]:
+    """The middle of the difference and its standard error, by Bonett and Price."""
+    changes = [case.after.passed - case.before.passed for case in cases]
+    lost, gained = ((changes.count(change) + 1) / (len(cases) + 2) for change in (-1, 1))
+    middle = gained - lost
+    return middle, math.sqrt((gained + lost - middle * middle) / (len(cases) + 2))
+
+
+def _after_chances(case: CaseRuns) -> tuple[int, list[float]]:
+    """The fewest runs of a case that can pass after, and the chances of that and each higher number."""
+    before, after = case.before.runs, case.after.runs
+    passed = case.before.passed + case.after.passed
+    lowest, highest = max(0, passed - before), min(after, passed)
+    total = log_choices(before + after, passed)
+    chances = [
+        math.exp(log_choices(after, number) + log_choices(before, passed - number) - total)
+        for number in range(lowest, highest + 1)
+    ]
+    return lowest, chances
+
+
+def _convolve(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    """The chances of the sum of two numbers."""
+    if len(second) == 1:
+        return list(first)
+    chances = [0.0] * (len(first) + len(second) - 1)
+    for offset, share in enumerate(second):
+        for place, chance in enumerate(first):
+            chances[place + offset] += share * chance
+    return chances
+
+
+def _normal_drop_chance(cases: Sequence[CaseRuns], passed: int) -> float:
+    """The chance of a drop by the normal distribution with the same mean and variance, corrected by half a run."""
+    mean = variance = 0.0
+    for case in cases:
+        before, after = case.before.runs, case.after.runs
+        runs, rate = before + after, (case.before.passed + case.after.passed) / (before + after)
+        mean += after * rate
+        variance += after * before * rate * (1.0 - rate) / (runs - 1)
+    return NormalDist(mean, math.sqrt(variance)).cdf(passed + 0.5) if variance else 1.0
