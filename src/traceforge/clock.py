@@ -56,19 +56,25 @@ def days_ago(days: float) -> str:
 
 def now_text() -> str:
     """The current instant as we store it; as `timestamp_text(now())`, for where it is needed with every call."""
-    global _second  # noqa: PLW0603 (the text of a second is the same for a thousand calls)
+    global _second, _millisecond  # noqa: PLW0603 (a proxy under load has ten calls in a millisecond)
     pinned_at = _pinned.get()
     if pinned_at is not None:
         return timestamp_text(pinned_at)
     milliseconds = time.time_ns() // 1_000_000
+    latest = _millisecond
+    if latest[0] == milliseconds:
+        return latest[1]
     second = milliseconds // 1000
     current = _second
     if current[0] != second:
         current = _second = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
-    return f"{current[1]}.{milliseconds % 1000:03}Z"
+    text = f"{current[1]}.{milliseconds % 1000:03}Z"
+    _millisecond = (milliseconds, text)
+    return text
 
 
-_second = (-1, "")
+_second = (-1, "")  # The latest second, and its text up to the fraction.
+_millisecond = (-1, "")  # The latest millisecond, and its whole text.
 
 
 def is_timestamp(text: str) -> bool:

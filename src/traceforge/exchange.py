@@ -25,6 +25,7 @@ class CallOutcome(StrEnum):
     ANSWERED = "answered"  # the response came to its end
     CUT = "cut"  # it began and did not: the upstream broke off
     CLIENT_LEFT = "left"  # the client went away before the end, or cancelled the call before a response
+    TIMED_OUT = "timed_out"  # the client's own timeout passed before a response came
     FAILED = "failed"  # no response, for another reason
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from traceforge.errors import CannotRead, CannotWrite
@@ -109,6 +109,26 @@ def list_folder(path: str) -> list[os.DirEntry[str]]:
             return sorted(entries, key=lambda entry: entry.name)
     except (OSError, ValueError) as exc:
         raise _explain(path, exc) from None
+
+
+def walk_folders(top: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """A folder and all below it, each with the names of its folders and files, as `os.walk` from the top down.
+
+    The caller may remove names of folders, or sort them. Without recursion, which `os.walk` has in Python 3.11: who
+    wrote a checkout chooses how deep its folders lie.
+    """
+    pending = [top]
+    while pending:
+        parent = pending.pop()
+        try:
+            entries = list_folder(parent)
+        except CannotRead:
+            continue
+        folders = [entry.name for entry in entries if os.path.isdir(entry.path)]
+        names = set(folders)
+        yield parent, folders, [entry.name for entry in entries if entry.name not in names]
+        paths = [os.path.join(parent, name) for name in folders]
+        pending += [path for path in reversed(paths) if not os.path.islink(path)]
 
 
 def write_atomic(path: str, data: bytes, *, mode: int = 0o644) -> None:

@@ -1,19 +1,21 @@
 """What a check reports about a file.
 
-A *finding* is one broken rule at one place. The rules IO and PARSE mean that a file could not be checked, which is
-never the same as valid.
+A *finding* is one broken rule at one place. The rules IO and PARSE mean that a file could not be checked, and CK4
+that a check had no answer to look at; neither is ever the same as valid.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import NamedTuple
 
 IO = "IO"
 PARSE = "PARSE"
-UNCHECKED_RULES = frozenset({IO, PARSE})
+NO_ANSWER = "CK4"  # A check has no answer to look at, or one that does not say what it asks for.
+UNCHECKED_RULES = frozenset({IO, PARSE, NO_ANSWER})
 
 
 class ExitCode(IntEnum):
@@ -54,8 +56,6 @@ def printable_name(text: str) -> str:
 
 def nearest_name(word: str, names: Iterable[str], likeness: float = 0.6) -> str:
     """The name most like a word, for a hint; "" where none is near."""
-    from difflib import get_close_matches  # 1 ms of a command's start, and only a mistake needs it.
-
     return next(iter(get_close_matches(word, list(names), 1, likeness)), "")
 
 

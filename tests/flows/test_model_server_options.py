@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import ollama
+import openai
 import pytest
 from anthropic.resources import Messages
 from anthropic.resources.beta.messages import Messages as BetaMessages
@@ -210,6 +211,57 @@ def test_every_form_of_a_tool_choice_is_respected(
 ANOTHER = "launch_rocket"
 
 
+def thinking(budget: int) -> dict[str, Any]:
+    """A call of Anthropic's that may think, in all with 2,000 tokens."""
+    return {"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def gemini_thinking(**fields: Any) -> dict[str, Any]:
+    return {"generationConfig": {"thinkingConfig": fields}}
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed", "refused", "param"),
+    [
+        (CHAT, {"temperature": 2}, {"temperature": 2.1}, "temperature"),
+        (CHAT, {"temperature": 0}, {"temperature": -0.1}, "temperature"),
+        (CHAT, {"temperature": None}, {"temperature": "0"}, "temperature"),
+        ("/v1/completions", {"temperature": 2}, {"temperature": 3}, "temperature"),
+        (RESPONSES, {"temperature": 2}, {"temperature": 3}, "temperature"),
+        (MESSAGES, {"temperature": 1}, {"temperature": 1.1}, "temperature"),
+        (GEMINI, {"generationConfig": {"temperature": 2}}, {"generationConfig": {"temperature": 3}}, "temperature"),
+        (CHAT, {"stop": list("1234")}, {"stop": list("12345")}, "stop"),
+        ("/v1/completions", {"stop": list("1234")}, {"stop": list("12345")}, "stop"),
+        (CHAT, {"max_tokens": 9}, {"max_tokens": 9, "max_completion_tokens": 9}, "max_tokens"),
+        (CHAT, {"max_tokens": 9, "max_completion_tokens": None}, {"max_tokens": 1, "max_completion_tokens": 2},
+         "max_tokens"),
+        (MESSAGES, thinking(1999), thinking(2000), "thinking.budget_tokens"),
+        (MESSAGES, {**thinking(4000), "tools": TOOLS[MESSAGES]}, thinking(4000), "thinking.budget_tokens"),
+        (GEMINI, gemini_thinking(thinkingBudget=0), gemini_thinking(thinkingBudget=0, thinkingLevel="low"), None),
+        (GEMINI, gemini_thinking(thinkingLevel="low"), gemini_thinking(thinking_budget=9, thinking_level="x"), None),
+    ],
+)  # fmt: skip
+def test_the_last_allowed_value_is_answered_and_the_next_refused(
+    server: ModelServer, path: str, allowed: dict[str, Any], refused: dict[str, Any], param: str | None
+) -> None:
+    answer(server, path, allowed)
+    with pytest.raises(BadRequest) as caught:
+        answer(server, path, refused)
+
+    assert (400, param) == (caught.value.status, caught.value.param)
+
+
+def test_two_limits_of_a_chat_have_the_error_code_of_openai(server: ModelServer) -> None:
+    """The SDK shows it as `error.code`."""
+    messages: list[Any] = CONVERSATION
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(model="m", messages=messages, max_tokens=9, max_completion_tokens=9)
+
+    assert ("invalid_parameter_combination", "max_tokens") == (caught.value.code, caught.value.param)
+
+
 @pytest.mark.parametrize(
     ("path", "more"),
     [
@@ -234,6 +286,17 @@ ANOTHER = "launch_rocket"
         (MESSAGES, {"tool_choice": {"type": "required"}, "tools": TOOLS[MESSAGES]}),
         (MESSAGES, {"tool_choice": {"type": "any"}}),
         (MESSAGES, {"output_config": {"format": {"type": "grammar"}}}),
+        (MESSAGES, {"thinking": {"type": "deep"}}),
+        (MESSAGES, {"thinking": {"type": "enabled", "budget_tokens": 1023}}),
+        (MESSAGES, {"thinking": {"type": "enabled"}}),
+        (
+            MESSAGES,
+            {
+                "thinking": {"type": "enabled", "budget_tokens": 1024},
+                "tool_choice": {"type": "any"},
+                "tools": TOOLS[MESSAGES],
+            },
+        ),
         (GEMINI, {**calling("SOMETIMES"), "tools": TOOLS[GEMINI]}),
         (GEMINI, {**calling("AUTO", FIRST), "tools": TOOLS[GEMINI]}),
         (GEMINI, {**calling("ANY", ANOTHER), "tools": TOOLS[GEMINI]}),

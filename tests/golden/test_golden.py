@@ -83,6 +83,7 @@ FILES = {
     "trace-1.0.0.json": "bd53ea26f487e2480fda232ab4034aa125d79e81691213b493acc0406162a284",
     "wire-answer-1.0.0-adopted.json": "e501ecfaa5d0f6f115ff83d39e635b706243e9c1a201c2b72ad1ea9a340298e8",
     "wire-answer-1.0.0-alone.json": "88512e0d0200fee5781ce9abe7fd9da904ca82ff87f6eb8012c9dcd0e7f50544",
+    "wire-answer-1.0.0-cancelled.json": "87a1dd037f0fa8c95f0e97ef5d9309fd8cf7d1b8c967991e1f6ab425e54a628e",
     "wire-answer-1.0.0-keys.json": "c2585071f9cbc39e05ee11746c41b942ca4dd28a01a9e2ee33f1469bd4602110",
     "wire-answer-1.0.0.json": "fad26d4becc6c60da83c089b8f3780bd9ac76bafa9ef908b7ee745d8a39bd35d",
 }
@@ -231,6 +232,16 @@ def test_raw_response_1_0_0_without_a_record_is_read_with_its_source() -> None:
     assert [{"scope": "tests/test_agents.py::test_retry[漢字]", "turn": 1}, {"scope": ""}] == answer.source["scopes"]
     assert (429, []) == (answer.status, check_has_no_record(answer, ModelPolicy()))
     assert _read("wire-answer-1.0.0-alone.json") == write_raw_response(answer)
+
+
+def test_raw_response_1_0_0_of_a_cancelled_call_is_read() -> None:
+    """No response came, and no record holds it; written again, it is the same file."""
+    answer = read_raw_response(_read("wire-answer-1.0.0-cancelled.json"))
+
+    assert (0, ()) == (answer.status, answer.chunks)
+    assert ("timeout", 2003.25) == answer.cancellation
+    assert [] == check_has_no_record(answer, ModelPolicy())
+    assert _read("wire-answer-1.0.0-cancelled.json") == write_raw_response(answer)
 
 
 def test_raw_response_1_0_0_is_read_with_its_chunks() -> None:

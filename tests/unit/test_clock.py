@@ -197,3 +197,15 @@ def test_the_text_of_now_is_that_of_the_instant() -> None:
         assert len(before) == len(text)
     with pinned(NOON):
         assert timestamp_text(NOON) == now_text()
+
+
+def test_the_text_of_now_follows_the_clock_by_the_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of an instant is used again within its millisecond only, also where the clock is set back."""
+    start = 1_794_830_000_123_000_000
+    instants = [start, start + 999_999, start + 1_000_000, start + 1_000_000_000, start]
+    monkeypatch.setattr("traceforge.clock.time.time_ns", iter(instants).__next__)
+
+    texts = [now_text() for _ in instants]
+
+    assert ["20.123Z", "20.123Z", "20.124Z", "21.123Z", "20.123Z"] == [text[-7:] for text in texts]
+    assert all(map(is_timestamp, texts))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import starmap
 from typing import Protocol
 
 from traceforge.capture.hook.in_flight_call import InFlightCall
@@ -23,6 +24,7 @@ from traceforge.ids import new_uuid
 
 SESSIONS_MAX = 10_000  # Sessions whose steps are counted; the one that was used least recently is forgotten.
 _UNKNOWN_CALLER = Caller()
+_OUTCOMES = {outcome.value: outcome for outcome in CallOutcome}  # A third of the time of `CallOutcome(value)`.
 
 
 class Sink(Protocol):
@@ -99,9 +101,9 @@ class Engine:
                 b"".join(call.request_chunks),
                 call.status,
                 call.response_headers,
-                tuple([Chunk(t_ms, data) for t_ms, data in call.response_chunks]),
+                tuple(starmap(Chunk, call.response_chunks)),
                 call.duration_ms,
-                CallOutcome(call.outcome),
+                _OUTCOMES[call.outcome],
                 call.error,
                 call.caller,
                 call.provider,

@@ -77,7 +77,7 @@ class Recorder(Protocol):
 
 def exchange_size(exchange: Exchange) -> int:
     """About how many bytes of memory an exchange needs."""
-    return 2_000 + len(exchange.request_body) + sum(len(chunk.data) + 100 for chunk in exchange.chunks)
+    return 2_000 + len(exchange.request_body) + sum([len(chunk.data) + 100 for chunk in exchange.chunks])
 
 
 class MemoryRecorder:

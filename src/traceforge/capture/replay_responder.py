@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.capture.hook.in_flight_call import InFlightCall
 from traceforge.capture.hook.pytest_scopes import current_scope
-from traceforge.capture.hook.replayed_response import BODILESS_STATUSES, ReplayedResponse
+from traceforge.capture.hook.replayed_response import BODILESS_STATUSES, WAITS_ON, ReplayedResponse, make_refusal
 from traceforge.capture.traceforge_headers import HeaderClaims, read_headers
 from traceforge.exchange import Caller, Headers
 from traceforge.replay.player import ReplayResult
-from traceforge.replay.recorded_response import RecordedResponse
+from traceforge.replay.recorded_response import CancelCause, RecordedResponse
 from traceforge.wire.endpoints import find_endpoint
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ class ReplayResponder(NamedTuple):
         is_named = claims.has_traceforge_headers and result.source_name
         return self._to_replayed(result.response, ((RECORDING_HEADER, result.source_name),) if is_named else ())
 
-    def count_refusal(self, reason: str) -> None:
-        """A call was refused before it could be looked up."""
-        self.player.count_unmatched(reason)
+    def count_refusal(self, reason: str, is_deviation: bool = False) -> None:
+        """A call was refused before it could be looked up; or, with `is_deviation`, after it was."""
+        self.player.count_unmatched(reason, needs_fresh=is_deviation)
 
     def _fail(self, method: str, url: str, reason: str) -> ReplayResult:
         unmatched = self.player.count_unmatched(reason)
@@ -91,6 +91,10 @@ class ReplayResponder(NamedTuple):
 
     def _to_replayed(self, response: RecordedResponse, extra_headers: Headers) -> ReplayedResponse:
         """With the length that the body has now; a stream has none."""
+        if response.cancellation is not None:
+            return make_refusal(WAITS_ON)._replace(
+                hold_s=response.cancellation.hold_s, times_out=response.cancellation.cause is CancelCause.TIMEOUT
+            )
         headers = (*response.headers, *extra_headers)
         if response.streamed or response.cut:
             pace = self.pace if response.streamed else 0.0

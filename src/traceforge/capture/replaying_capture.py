@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.in_flight_call import InFlightCall
+from traceforge.capture.hook.library_answers import LibraryScope
 from traceforge.capture.hook.pytest_scopes import current_scope, current_worker
 from traceforge.capture.hook.replayed_response import ReplayedResponse
 from traceforge.capture.inprocess import Capture
@@ -47,7 +48,7 @@ class ReplayingCapture(Capture):
         self.needs_call_site = responder.allow_upstream
         self.excluded_scopes = excluded_scopes  # may change
         self.excluded_calls = 0
-        self.cassette_calls: Counter[str] = Counter()  # calls that vcrpy answered, by scope
+        self.library_answers: Counter[LibraryScope] = Counter()  # calls that other libraries answered
 
     def begin_call(self, method: str, url: str, headers: Headers, source: str) -> InFlightCall | None:
         if self.excluded_scopes and current_test() in self.excluded_scopes:
@@ -65,8 +66,8 @@ class ReplayingCapture(Capture):
             self.forget_call(call)
         return response
 
-    def count_cassette_call(self) -> None:
-        self.cassette_calls[current_scope()] += 1
+    def count_library_answer(self, library: str) -> None:
+        self.library_answers[library, current_scope()] += 1
 
-    def count_refusal(self, reason: str) -> None:
-        self.responder.count_refusal(reason)
+    def count_refusal(self, reason: str, is_deviation: bool = False) -> None:
+        self.responder.count_refusal(reason, is_deviation)

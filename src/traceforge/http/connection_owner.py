@@ -1,6 +1,6 @@
 """Which user has the other end of a connection on this machine.
 
-In: the two addresses of a connection over IPv4. Out: whether its client runs as our own user. Never: guesses: where
+In: the two addresses of a connection. Out: whether its client runs as our own user. Never: guesses: where
 the system does not tell (Linux does), the client counts as a stranger.
 """
 
@@ -14,11 +14,19 @@ from contextlib import suppress
 _TCP_FILES = ("/proc/net/tcp", "/proc/net/tcp6")  # Java connects to IPv4 with sockets of IPv6.
 
 
+def can_tell_owners() -> bool:
+    """Whether the system tells which user has a connection."""
+    return hasattr(os, "geteuid") and os.access(_TCP_FILES[0], os.R_OK)
+
+
 def is_own_client(peer: tuple[str, int] | None, server: tuple[str, int] | None) -> bool:
     """Whether the client at `peer` of the connection to `server` is a process of our user; None: it has gone."""
     if peer is None or server is None or not hasattr(os, "geteuid"):
         return False
-    ends = _kernel_address(peer), _kernel_address(server)
+    try:
+        ends = _kernel_address(peer), _kernel_address(server)
+    except OSError:  # An address with a zone, of another machine.
+        return False
     for path in _TCP_FILES:
         with suppress(OSError, ValueError, IndexError), open(path, encoding="ascii") as file:
             for line in file:
@@ -30,5 +38,6 @@ def is_own_client(peer: tuple[str, int] | None, server: tuple[str, int] | None) 
 
 
 def _kernel_address(address: tuple[str, int]) -> str:
-    number = int.from_bytes(socket.inet_aton(address[0]), sys.byteorder)
-    return f"{number:08X}:{address[1]:04X}"
+    packed = socket.inet_pton(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, address[0])
+    words = (int.from_bytes(packed[place : place + 4], sys.byteorder) for place in range(0, len(packed), 4))
+    return f"{''.join(f'{word:08X}' for word in words)}:{address[1]:04X}"

@@ -200,9 +200,13 @@ class RequestHead(MessageHead):
 
 
 class ResponseHead(MessageHead):
-    """The head of a response to a request of `method`."""
+    """The head of a response to a request of `method`.
 
-    __slots__ = ("keep_alive", "length", "status")
+    `forwarded` are its bytes without hop-by-hop headers, up to the empty line, and always as HTTP/1.1. They and
+    `header_pairs` are made once, because a server repeats its head for a second.
+    """
+
+    __slots__ = ("forwarded", "header_pairs", "keep_alive", "length", "status")
 
     def __init__(self, data: bytes, method: str) -> None:
         super().__init__(data)
@@ -211,6 +215,9 @@ class ResponseHead(MessageHead):
         options = split_list(self.inspected.get("connection"))
         is_current = self.first_line.startswith(b"HTTP/1.1")
         self.keep_alive = "close" not in options if is_current else "keep-alive" in options
+        first_line = self.first_line if is_current else b"HTTP/1.1" + self.first_line[8:]
+        self.forwarded = b"\r\n".join((first_line, *self.lines, b""))
+        self.header_pairs = tuple(self.headers)
 
     def _body_length(self, method: str) -> int:
         if method == "HEAD" or self.status in (204, 304) or self.status < 200:

@@ -1,4 +1,4 @@
-"""What one client may take of a server: the one table of limits of the proxy, the context server and the chat.
+"""What one client may take of a server: the one table of limits of our servers.
 
 Every connection has at most one deadline: the time by which its client must have sent the rest of a head or of a
 body, begun the next request, or taken what was written. A connection that waits for us (for a model, a database or an
@@ -50,14 +50,16 @@ class ServerLimits(NamedTuple):
 PROXY_LIMITS = ServerLimits(connections=4096, calls_per_address=3072, body_bytes=None, body_rate=1 << 10)
 STORE_LIMITS = ServerLimits(connections=1024, calls_per_address=768, body_bytes=2 << 20)
 CHAT_LIMITS = ServerLimits(connections=512, calls_per_address=48, body_bytes=256 << 10)  # It has 64 model calls.
+# One person with some tabs, each of which may listen for events; bodies are forms, and files to verify.
+UI_LIMITS = ServerLimits(connections=256, calls_per_address=192, body_bytes=32 << 20)
 
 
 class RequestPhase(IntEnum):
     """How far a client has come that we wait for, in the order in which connections make room."""
 
     FIRST_HEAD = 0  # It has not sent a complete head yet.
-    IDLE = 1  # Between two requests.
-    IN_REQUEST = 2  # It sends a body, or reads a response.
+    IDLE = 1  # Between two requests, or it has sent further ones ahead.
+    IN_REQUEST = 2  # It sends a body, waits for the response to its only request, or reads one.
 
 
 class LimitedConnection(Protocol):

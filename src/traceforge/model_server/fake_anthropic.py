@@ -23,6 +23,7 @@ from traceforge.model_server.provider_io import (
 )
 from traceforge.model_server.request_options import (
     MESSAGES,
+    check_temperature,
     check_tool_names,
     read_choice,
     read_count,
@@ -30,6 +31,8 @@ from traceforge.model_server.request_options import (
     refuse_options,
 )
 
+TEMPERATURE_MAX = 1
+THINKING_TOKENS_MIN = 1024  # as the API has it
 FINISH = {FinishReason.STOP: "end_turn", FinishReason.LENGTH: "max_tokens", FinishReason.TOOL: "tool_use"}
 
 
@@ -43,7 +46,10 @@ def messages(request: ApiRequest) -> ApiReply:
     """Answer `POST /v1/messages`, streamed or not."""
     body = request.body
     refuse_options(body, MESSAGES)
+    check_temperature(body.get("temperature"), TEMPERATURE_MAX)
     choice, tools = _read_tool_choice(body.get("tool_choice") or {}, list(_read_tools(body.get("tools") or [])))
+    _check_thinking(body.get("thinking") or {}, choice)
+    _check_thinking_budget(body)
     generation = GenerationRequest(
         request.digest,
         len(request.canonical),
@@ -78,6 +84,26 @@ def _read_tool_choice(value: dict[str, Any], offered: list[OfferedTool]) -> tupl
         return kind, offered
     check_tool_names([str(value.get("name"))], [tool.name for tool in offered], "tool_choice")
     return "any", [tool for tool in offered if tool.name == value["name"]]
+
+
+def _check_thinking(value: dict[str, Any], choice: str) -> None:
+    """An answer without a thinking block is one that the API may give, too; a combination that it refuses is not."""
+    kind = read_choice(value.get("type", "disabled"), "thinking.type", ("enabled", "adaptive", "disabled"))
+    if kind != "enabled":
+        return
+    budget = value.get("budget_tokens")
+    if not isinstance(budget, int) or isinstance(budget, bool) or budget < THINKING_TOKENS_MIN:
+        message = f"`thinking.budget_tokens` must be a whole number of at least {THINKING_TOKENS_MIN}."
+        raise BadRequest(message, param="thinking.budget_tokens")
+    if choice == "any":
+        raise BadRequest("Thinking may not be enabled when `tool_choice` forces tool use.", param="thinking")
+
+
+def _check_thinking_budget(body: dict[str, Any]) -> None:
+    """The budget is a part of `max_tokens`. With tools it may be larger: it then counts for several blocks."""
+    budget, tokens_max = (body.get("thinking") or {}).get("budget_tokens"), body.get("max_tokens")
+    if isinstance(budget, int) and isinstance(tokens_max, int) and budget >= tokens_max and not body.get("tools"):
+        raise BadRequest("`thinking.budget_tokens` must be less than `max_tokens`.", param="thinking.budget_tokens")
 
 
 def _read_schema(output_format: Any) -> dict[str, Any] | None:

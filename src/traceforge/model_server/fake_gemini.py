@@ -33,6 +33,7 @@ from traceforge.model_server.request_options import (
     GEMINI,
     GEMINI_CALLING,
     GEMINI_CONFIG,
+    check_temperature,
     check_tool_names,
     read_choice,
     read_count,
@@ -42,6 +43,7 @@ from traceforge.model_server.request_options import (
 
 DIMENSIONS = 64
 TEXT, ENUM = "text/plain", "text/x.enum"
+TEMPERATURE_MAX = 2
 MODES = {"MODE_UNSPECIFIED": "auto", "AUTO": "auto", "ANY": "any", "NONE": "none", "VALIDATED": "auto"}
 FINISH = {FinishReason.STOP: "STOP", FinishReason.LENGTH: "MAX_TOKENS", FinishReason.TOOL: "STOP"}
 
@@ -108,6 +110,10 @@ def _read_request(request: ApiRequest) -> GenerationRequest:
     body, settings = request.body, _settings(request)
     refuse_options(_camel_names(body), GEMINI)
     refuse_options(_camel_names(settings), GEMINI_CONFIG)
+    check_temperature(settings.get("temperature"), TEMPERATURE_MAX)
+    thinking = _field(settings, "thinkingConfig") or {}
+    if _field(thinking, "thinkingBudget") is not None and _field(thinking, "thinkingLevel") is not None:
+        raise BadRequest("`thinkingBudget` and `thinkingLevel` exclude each other.")
     modalities = [str(modality).upper() for modality in _field(settings, "responseModalities") or ["TEXT"]]
     if modalities != ["TEXT"]:
         raise BadRequest("`responseModalities` must be TEXT: this server has neither sound nor pictures.")

@@ -29,6 +29,7 @@ from traceforge.model_server.provider_io import (
 from traceforge.model_server.request_options import (
     CHAT,
     COMPLETIONS,
+    check_temperature,
     check_tool_names,
     read_choice,
     read_count,
@@ -38,13 +39,15 @@ from traceforge.model_server.request_options import (
 
 DONE_EVENT = "data: [DONE]\n\n"
 DIMENSIONS = 64
+STOPS_MAX = 4
+TEMPERATURE_MAX = 2
 FINGERPRINT = "fp_0b5e55ed10"  # Names the runtime, which is always the same.
 FINISH = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length", FinishReason.TOOL: "tool_calls"}
 
 
 def error_body(error: BadRequest) -> dict[str, Any]:
     """An error as OpenAI writes it."""
-    code = "not_found" if error.status == 404 else None
+    code = "not_found" if error.status == 404 else error.code
     return {"error": {"message": str(error), "type": "invalid_request_error", "param": error.param, "code": code}}
 
 
@@ -53,6 +56,10 @@ def chat(request: ApiRequest) -> ApiReply:
     body = request.body
     refuse_options(body, CHAT)
     check_stream_options(body)
+    check_temperature(body.get("temperature"), TEMPERATURE_MAX)
+    if body.get("max_tokens") is not None and body.get("max_completion_tokens") is not None:
+        message = "`max_tokens` and `max_completion_tokens` exclude each other."
+        raise BadRequest(message, param="max_tokens", code="invalid_parameter_combination")
     if body.get("modalities") and body["modalities"] != ["text"]:
         raise BadRequest('`modalities` must be ["text"]: this server has no sound.', param="modalities")
     offered = [_read_tool(tool) for tool in body.get("tools") or []]
@@ -66,7 +73,7 @@ def chat(request: ApiRequest) -> ApiReply:
         choice,
         answer_schema(body.get("response_format"), "response_format"),
         read_count(body.get("max_completion_tokens") or body.get("max_tokens"), "max_completion_tokens", None),
-        read_stops(body.get("stop")),
+        read_stops(body.get("stop"), most=STOPS_MAX),
     )
     answers = [generate_answer(generation, number) for number in range(read_count(body.get("n"), "n", 1, 128) or 1)]
     if body.get("stream"):
@@ -209,10 +216,12 @@ def completions(request: ApiRequest) -> ApiReply:
     body = request.body
     refuse_options(body, COMPLETIONS)
     check_stream_options(body)
+    check_temperature(body.get("temperature"), TEMPERATURE_MAX)
     prompts = body.get("prompt") or ""
     prompts = prompts if isinstance(prompts, list) and prompts and isinstance(prompts[0], (str, list)) else [prompts]
     size, model = len(request.canonical), str(body.get("model", ""))
-    tokens_max, stops = read_count(body.get("max_tokens"), "max_tokens", 16), read_stops(body.get("stop"))
+    tokens_max = read_count(body.get("max_tokens"), "max_tokens", 16)
+    stops = read_stops(body.get("stop"), most=STOPS_MAX)
     generations = [
         GenerationRequest(
             request.digest, size, model, [PromptItem("user", str(prompt))], tokens_max=tokens_max, stops=stops

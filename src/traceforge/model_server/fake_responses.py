@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from traceforge.model_server.fake_openai import answer_schema, read_tool_choice
+from traceforge.model_server.fake_openai import TEMPERATURE_MAX, answer_schema, read_tool_choice
 from traceforge.model_server.generated_answer import (
     FinishReason,
     GeneratedAnswer,
@@ -23,7 +23,7 @@ from traceforge.model_server.provider_io import (
     event_stream_reply,
     json_reply,
 )
-from traceforge.model_server.request_options import RESPONSES, read_count, refuse_options
+from traceforge.model_server.request_options import RESPONSES, check_temperature, read_count, refuse_options
 
 LOGPROBS = (
     "message.output_text.logprobs"  # What else can be included belongs to tools and reasoning, which are absent.
@@ -36,6 +36,7 @@ def responses(request: ApiRequest) -> ApiReply:
     """Answer `POST /v1/responses`, streamed or not."""
     body = request.body
     refuse_options(body, RESPONSES)
+    check_temperature(body.get("temperature"), TEMPERATURE_MAX)
     if LOGPROBS in (body.get("include") or []):
         raise BadRequest(f"`include`: {LOGPROBS} is not supported by this server.", param="include")
     choice, tools = read_tool_choice(body.get("tool_choice"), list(_read_tools(body.get("tools") or [])))

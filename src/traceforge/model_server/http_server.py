@@ -1,6 +1,8 @@
 """The HTTP server: the paths of all four providers on one port, a thread for each connection.
 
 `GET /requests` tells how many model calls were served. Any other path is a 404.
+
+Never: answers a page of another origin in a browser, waits for ever, or reads a body without end.
 """
 
 from __future__ import annotations
@@ -14,11 +16,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from typing import Any
+from urllib.parse import urlsplit
 
 from traceforge.model_server import fake_anthropic, fake_gemini, fake_ollama, fake_openai, fake_responses
 from traceforge.model_server.provider_io import ApiReply, ApiRequest, BadRequest
 from traceforge.terminal import print_text
+
+BODY_BYTES_MAX = 32 << 20  # What OpenAI and Anthropic accept at most, also after decompression.
+LINE_BYTES_MAX = 1024  # Of a line with the size of a chunk.
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+CLIENT_SECONDS_MAX = 120.0  # A client that sends or takes nothing for so long has gone.
 
 # By the end of the path, because base URLs have different beginnings.
 ROUTES: list[tuple[str, Callable[[ApiRequest], ApiReply], Callable[[BadRequest], Any]]] = [
@@ -76,7 +85,7 @@ class ModelServer(ThreadingHTTPServer):
             raise BadRequest("the body is not a JSON object")
         try:
             reply = route(ApiRequest(path, query, body, self.salt))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise BadRequest(f"the body is not a request for {path}: {error!r}") from error
         with self._counting:
             self.served += 1
@@ -86,11 +95,13 @@ class ModelServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    timeout = CLIENT_SECONDS_MAX
     server: ModelServer
 
     def do_POST(self) -> None:
         path, _, query = self.path.partition("?")
         try:
+            self._check_origin()
             reply = self.server.reply(path, query, self._read())
         except BadRequest as error:
             reply = _error_reply(error, path)
@@ -103,22 +114,46 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._write(_error_reply(BadRequest(f"there is nothing at {self.path}", 404)))
 
+    def _check_origin(self) -> None:
+        """Refuse pages of other origins: any page in a browser of this machine can send a POST to loopback."""
+        origin = urlsplit(self.headers.get("origin", ""))
+        if origin.geturl() and origin.hostname not in LOOPBACK_NAMES:
+            self.close_connection = True  # Its body is not read.
+            raise BadRequest("a page of another origin may not call this server", 403)
+
     def _read(self) -> bytes:
-        if self.headers.get("transfer-encoding", "").lower() == "chunked":
-            data = b"".join(iter(self._read_chunk, b""))
-        else:
-            data = self.rfile.read(int(self.headers.get("content-length") or 0))
+        data = self._read_body()
         encoding = self.headers.get("content-encoding", "identity").lower()
         if encoding == "gzip":
-            return gzip.decompress(data)
+            with gzip.open(BytesIO(data)) as file:
+                return self._limit(file.read(BODY_BYTES_MAX + 1))
         if encoding != "identity":
             raise BadRequest(f"Content-Encoding {encoding} is not supported", 415)
         return data
 
-    def _read_chunk(self) -> bytes:
-        size = int(self.rfile.readline().split(b";")[0], 16)
+    def _read_body(self) -> bytes:
+        if self.headers.get("transfer-encoding", "").lower() != "chunked":
+            return self.rfile.read(self._check_size(int(self.headers.get("content-length") or 0)))
+        data = bytearray()
+        while chunk := self._read_chunk(len(data)):
+            data += chunk
+        return bytes(data)
+
+    def _read_chunk(self, read_before: int) -> bytes:
+        size = int(self.rfile.readline(LINE_BYTES_MAX).split(b";")[0], 16)
+        self._check_size(read_before + size)
         data = self.rfile.read(size)
-        self.rfile.readline()
+        self.rfile.readline(LINE_BYTES_MAX)
+        return data
+
+    def _check_size(self, size: int) -> int:
+        if not 0 <= size <= BODY_BYTES_MAX:
+            self.close_connection = True  # Its body is not read.
+            raise BadRequest(f"the body is larger than {BODY_BYTES_MAX} bytes", 413)
+        return size
+
+    def _limit(self, data: bytes) -> bytes:
+        self._check_size(len(data))
         return data
 
     def _write(self, reply: ApiReply) -> None:

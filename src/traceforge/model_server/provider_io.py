@@ -16,12 +16,15 @@ CREATED_TEXT = "2026-01-01T00:00:00Z"
 
 
 class BadRequest(Exception):
-    """A request that a provider would refuse; `param` is the option that is wrong, where it is one."""
+    """A request that a provider would refuse; `param` is the option that is wrong, where it is one, and `code` is
+    OpenAI's word for what is wrong, where it has one.
+    """
 
-    def __init__(self, message: str, status: int = 400, param: str | None = None) -> None:
+    def __init__(self, message: str, status: int = 400, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.param = param
+        self.code = code
 
 
 class ApiRequest(NamedTuple):

@@ -106,16 +106,31 @@ def read_count(value: Any, name: str, default: int | None, most: int = 1 << 31) 
     return value
 
 
-def read_stops(value: Any, name: str = "stop") -> list[str]:
+def read_stops(value: Any, name: str = "stop", most: int | None = None) -> list[str]:
     """The texts at which an answer ends: one, or a list.
 
     Raises:
-        BadRequest: it is something else.
+        BadRequest: it is something else, or there are more than `most`.
     """
     stops = [value] if isinstance(value, str) else value or []
     if not isinstance(stops, list) or not all(isinstance(stop, str) and stop for stop in stops):
         raise BadRequest(f"Invalid value for `{name}`: a list of texts is expected.", param=name)
+    if most is not None and len(stops) > most:
+        raise BadRequest(f"Invalid value for `{name}`: at most {most} texts are allowed.", param=name)
     return stops
+
+
+def check_temperature(value: Any, most: int) -> None:
+    """Check how freely the API would sample.
+
+    Raises:
+        BadRequest: it is not a number from 0 to `most`.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= value <= most):
+        raise BadRequest(
+            f"Invalid value for `temperature`: a number from 0 to {most} is expected.", param="temperature"
+        )
 
 
 def read_choice(value: Any, name: str, allowed: tuple[str, ...]) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 from traceforge.model_server.seeded_choice import SeededChoices
 
 DEPTH_MAX = 8  # A schema that refers to itself is cut off here.
+VALUES_MAX = 10_000  # Of one answer: a schema may ask for a thousand million, also by lists inside of lists.
+LENGTH_MAX = 10_000  # Of a text, and of what a count in a pattern repeats.
 WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "harbour", "iris", "juniper", "kelp", "lark")
 FORMATS = {
     "date": "2026-01-15", "date-time": "2026-01-15T09:30:00Z", "time": "09:30:00Z", "email": "someone@example.com",
@@ -28,10 +30,14 @@ def make_schema_value(schema: dict[str, Any], choices: SeededChoices, conversati
 class _SchemaValueMaker:
     def __init__(self, root: dict[str, Any], choices: SeededChoices, conversation: str) -> None:
         self._root, self._choices, self._conversation = root, choices, conversation
+        self._values_made = 0
 
     def value(self, schema: Any, name: str, depth: int) -> Any:
         if not isinstance(schema, dict):
             return None
+        self._values_made += 1
+        if self._values_made > VALUES_MAX:
+            raise ValueError(f"the schema asks for more than {VALUES_MAX} values")
         schema = self._resolve(schema)
         if "const" in schema:
             return schema["const"]
@@ -93,7 +99,7 @@ class _SchemaValueMaker:
         if codes and re.search(r"(^|_)(id|number|code|key)$", name):
             return str(codes[-1])
         text = f"{self._choices.choose(WORDS)} {self._choices.choose(WORDS)}"
-        return text.ljust(schema.get("minLength", 0), "x")[: schema.get("maxLength")]
+        return text.ljust(_check_length(schema.get("minLength", 0)), "x")[: schema.get("maxLength")]
 
     def _number(self, schema: dict[str, Any], kind: str) -> int | float:
         low = schema.get("minimum", schema.get("exclusiveMinimum", 0) + ("exclusiveMinimum" in schema))
@@ -111,11 +117,17 @@ class _SchemaValueMaker:
         return last if last is not None and positions[last] >= 0 else None
 
 
+def _check_length(length: int) -> int:
+    if length > LENGTH_MAX:
+        raise ValueError(f"the schema asks for a text of more than {LENGTH_MAX} characters")
+    return length
+
+
 def _make_match(pattern: str, choices: SeededChoices) -> str:
     """A text for the plain patterns of ids: literals, classes, `\\d`, `\\w` and counts."""
     characters = []
     for token in re.finditer(r"(\\[dw]|\[[^\]]+\]|\\?[^\\{}^$()|+*?])(?:\{(\d+)[^}]*\})?", pattern):
-        characters += [_make_character(token[1], choices) for _ in range(int(token[2] or 1))]
+        characters += [_make_character(token[1], choices) for _ in range(_check_length(int(token[2] or 1)))]
     return "".join(characters)
 
 

@@ -104,20 +104,30 @@ def read_archive(path: str) -> PackContents:
     Raises:
         CannotRead: the file is not readable.
     """
-    contents = PackContents(path, signature_name=SIGNATURE_MEMBER)
     try:
         with open(path, "rb") as file:
-            for name, data in _read_members(_FrameReader(file, path)):
-                if name == SIGNATURE_MEMBER:
-                    contents.signature = data
-                else:
-                    contents.files[name.removeprefix(MEMBER_FOLDER)] = data
+            return read_archive_stream(file, path)
+    except OSError as exc:
+        raise CannotRead(path, (exc.strerror or str(exc)).lower()) from None
+
+
+def read_archive_stream(file: BinaryIO, path: str) -> PackContents:
+    """As `read_archive`, for an open file, or for bytes in memory; `path` is its name in the result.
+
+    Raises:
+        CannotRead: the file is too large.
+    """
+    contents = PackContents(path, signature_name=SIGNATURE_MEMBER)
+    try:
+        for name, data in _read_members(_FrameReader(file, path)):
+            if name == SIGNATURE_MEMBER:
+                contents.signature = data
+            else:
+                contents.files[name.removeprefix(MEMBER_FOLDER)] = data
     except InvalidArchive as exc:
         rule, where, message = exc.violation
         violation = Violation(rule, where or os.path.basename(path), message)
         return PackContents(path, violations=[violation], is_broken=True)
-    except OSError as exc:
-        raise CannotRead(path, (exc.strerror or str(exc)).lower()) from None
     contents.names = tuple(contents.files)
     return contents
 
@@ -182,7 +192,9 @@ class _FrameReader:
         self._buffer = bytearray()
         self._compressed_bytes = 0
         self._taken_bytes = 0
-        if os.path.getsize(path) > FILE_BYTES_MAX:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if size > FILE_BYTES_MAX:
             raise CannotRead(path, f"more than the limit of {FILE_BYTES_MAX} bytes")
 
     def read_exactly(self, size: int) -> bytes:

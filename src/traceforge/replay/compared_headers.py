@@ -11,11 +11,15 @@ but a `charset` other than UTF-8, and `accept: */*` says the same as `applicatio
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
+from traceforge.canon import json_path
+from traceforge.config import CONFIG_RULE
+from traceforge.errors import InvalidConfig
 from traceforge.exchange import Headers
+from traceforge.findings import Finding
 from traceforge.redact.secret_names import ACCOUNT_HEADERS, is_secret_header_name
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -61,11 +65,25 @@ _WEIGHT = re.compile(r"q=([0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})")
 _LESS_PREFERRED = re.compile(r";q=(?!0\Z)[0-9.e-]+\Z")  # but accepted: a weight of 0 refuses a type
 _SPACE_AROUND = re.compile(r"\s*(=)\s*")
 
+_REFUSED = "has the name of a credential, and credentials are never compared"
+_HINT = "Remove it. To compare its value, send it under a name that does not end like a credential."
+
 
 class HeaderRules:
-    """Which headers count: every one but those of the lists, and what a project adds to or takes from them."""
+    """Which headers count: every one but those of the lists, and what a project adds to or takes from them.
 
-    def __init__(self, added: Collection[str] = (), ignored: Collection[str] = ()) -> None:
+    Raises:
+        InvalidConfig: an added header is a credential, which is never compared; the error names each.
+    """
+
+    def __init__(self, added: Sequence[str] = (), ignored: Collection[str] = (), *, where: str = "match") -> None:
+        credentials = [place for place, name in enumerate(added) if is_credential(name.lower())]
+        findings = [
+            Finding(where, path, CONFIG_RULE, f"{path.removeprefix('$.')} {_REFUSED}", _HINT)
+            for path in (json_path("$.match.headers", place) for place in credentials)
+        ]
+        if findings:
+            raise InvalidConfig(tuple(findings))
         self._added = frozenset(name.lower() for name in added)
         self._ignored = frozenset(name.lower() for name in ignored)
         self.is_compared = lru_cache(NAMES_CACHED)(self._is_compared)

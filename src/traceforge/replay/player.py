@@ -32,7 +32,7 @@ class ReplayResult(NamedTuple):
     """The response to send, which is a 418 for an unmatched request, or NO_ANSWER; and where it comes from."""
 
     response: RecordedResponse  # NO_ANSWER where the request goes to its upstream
-    source_name: str = ""  # the recording or fallback that answered; empty where none did, or the adopter
+    source_name: str = ""  # the recording or fallback that answered; empty if nothing did, and if the adopter did
     unmatched: UnmatchedRequest | None = None  # why nothing answered
 
     @property
@@ -122,7 +122,8 @@ class Player:
         self.unmatched: list[UnmatchedRequest] = []
         self.default_scope = ""  # of calls that belong to no test
         self.scope_prefix = ""  # what paths in scopes begin with now, and did not when they were recorded
-        self.redacts_scopes = False  # Some scope was recorded without a secret that its test still has in its name.
+        # Whether recorded scopes hold `[REDACTED]`: then a live scope that has no recordings is redacted too.
+        self.redacts_scopes = False
         self._redacted_scopes: dict[str, str] = {}
         self.adopter: ResponseAdopter | None = None
         self.fresh_scopes: frozenset[str] = frozenset()  # with `allow_upstream`, all their requests go upstream
@@ -185,10 +186,11 @@ class Player:
     def _look_up(
         self, method: str, url: str, headers: Headers, body: bytes, caller: Caller
     ) -> tuple[KeyedRequest, LookupResult]:
-        """The recording of a request, and the request as it was keyed for it.
+        """Key a request and look it up. The key depends on where it is looked up.
 
-        Declarations of volatile parts for this test apply to the recordings of this test. If it has none for the
-        request, those of other tests are looked up without these declarations.
+        Declarations of volatile parts for this test apply to the recordings of this test. If the test never had one
+        for the request, the recordings of other tests are looked up, without these declarations. If its own are used
+        up, those of other tests do not take their place.
         """
         scope = caller.scope
         known_keys = self._library.unredacted_keys
@@ -237,9 +239,14 @@ class Player:
         if self.adopter is not None:
             self.adopter.restart_scope(scope, worker)
 
-    def count_unmatched(self, reason: str) -> UnmatchedRequest:
-        """Count as unmatched a request that could not be looked up: one that no recording would answer."""
-        unmatched = UnmatchedRequest("", len(self._library), reason=reason, can_record=False)
+    def count_unmatched(self, reason: str, *, needs_fresh: bool = False) -> UnmatchedRequest:
+        """Count as unmatched a request that could not be looked up: one that no recording would answer.
+
+        With `needs_fresh`, an approved recording answered it, and the application went on waiting or reading.
+        """
+        unmatched = UnmatchedRequest(
+            "", len(self._library), reason=reason, can_record=needs_fresh, needs_fresh=needs_fresh
+        )
         with self._lock:
             self.unmatched.append(unmatched)
         return unmatched

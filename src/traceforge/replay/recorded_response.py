@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import NamedTuple, cast
 
 from traceforge.canon import JSONObject
 from traceforge.exchange import Chunk, Headers
+
+HOLD_S_MIN = 30.0  # A client that waits on after it is refused: longer, and a red test takes longer.
 
 
 class EchoReference(NamedTuple):
@@ -14,6 +17,28 @@ class EchoReference(NamedTuple):
     marker: int  # which `[REDACTED]` of the response body, from 0
     path: str  # where in the request
     nth: int  # which redaction at that path, from 0
+
+
+class CancelCause(StrEnum):
+    """How the application cancelled a call."""
+
+    TIMEOUT = "timeout"  # by a timeout of its HTTP client
+    APPLICATION = "application"  # itself, such as by `asyncio.wait_for`; a proxy sees only that the client left
+
+
+class Cancellation(NamedTuple):
+    """What happened in place of a response: the application cancelled the call before one came."""
+
+    cause: CancelCause
+    after_ms: float  # after the request was sent
+
+    @property
+    def hold_s(self) -> float:
+        """How long a replay waits for the application to cancel the call again.
+
+        Longer than it took: calls before it that are answered at once in a replay leave more of a common timeout.
+        """
+        return HOLD_S_MIN + 2 * self.after_ms / 1000
 
 
 class RecordedResponse(NamedTuple):
@@ -27,6 +52,7 @@ class RecordedResponse(NamedTuple):
     redacted_count: int = 0  # values that cannot be refilled: they replay as `[REDACTED]`
     cut: bool = False  # The recorded response broke off, and breaks off again.
     left_early: bool = False  # The application left it there; nobody approved what comes after.
+    cancellation: Cancellation | None = None  # There is no response: the status is 0, and the body is empty.
 
     @property
     def body(self) -> bytes:

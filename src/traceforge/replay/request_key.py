@@ -54,7 +54,7 @@ from traceforge.replay.logical_upstream import (
     replace_authority,
 )
 from traceforge.replay.scoped_volatile import find_model, make_volatile_rules
-from traceforge.replay.volatile import VolatileRules
+from traceforge.replay.volatile import MATCH_SETTING, VolatileRules
 from traceforge.wire.endpoints import Endpoint, find_endpoint, find_prefix, split_url
 
 if TYPE_CHECKING:
@@ -388,14 +388,14 @@ def make_request_keyer(loaded: LoadedConfig) -> RequestKeyer:
     """The keyer of a project.
 
     Raises:
-        InvalidConfig: a declaration of volatile parts, or a pattern to redact, is invalid.
+        InvalidConfig: a declaration of volatile parts, a header to compare, or a pattern to redact is invalid.
     """
     config = loaded.config
     volatile = make_volatile_rules(loaded)
     upstreams = UpstreamNames(
         [DeclaredUpstream(name, rule.url, rule.same_as) for name, rule in config.upstream_rules.items()]
     )
-    header_rules = HeaderRules(config.match.headers, config.match.ignore_headers)
+    header_rules = HeaderRules(config.match.headers, config.match.ignore_headers, where=loaded.origins[MATCH_SETTING])
     if not (config.redact_fields or config.redact_patterns or config.allow):
         return RequestKeyer(None, volatile, upstreams, header_rules)
     from traceforge.redact.redactor import Redactor

@@ -51,8 +51,14 @@ class UnmatchedRequest(NamedTuple):
     has_other_differences: bool = True  # whether anything else differs
     reason: str = ""  # instead of differences
     can_record: bool = True  # whether a new recording would help; not if the request cannot be replayed at all
+    needs_fresh: bool = False  # whether only a recording that replaces the approved answer (`--fresh`) would help
     caller: Caller = Caller()
     request: KeyedRequest | None = None  # without redacted values; None where it could not be looked up
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no recording answers the request, and a recording of it would."""
+        return self.can_record and not self.needs_fresh
 
     @property
     def message(self) -> str:
@@ -61,7 +67,7 @@ class UnmatchedRequest(NamedTuple):
 
     def _explain(self) -> str:
         if self.reason:
-            return f"no recorded call matches: {self.reason}" if self.can_record else self.reason
+            return f"no recorded call matches: {self.reason}" if self.is_new else self.reason
         if not self.recording_count:
             return "no recorded call matches: nothing was recorded"
         if not self.nearest:

@@ -53,6 +53,9 @@ def _differences(value: JSON, kind: inspect.Type, path: str, name: str = "") -> 
 
 
 def _union(value: JSON, types: tuple[inspect.Type, ...], path: str) -> Iterator[ShapeProblem]:
+    if tagged := _list_tagged(types):
+        yield from _tagged_union(value, tagged, path)
+        return
     candidates = [list(_differences(value, member, path)) for member in types]
     if not all(candidates):
         return
@@ -60,16 +63,38 @@ def _union(value: JSON, types: tuple[inspect.Type, ...], path: str) -> Iterator[
     if deeper:  # The type was right and something inside it is not.
         yield from deeper[0]
         return
-    same_type = [problems for problems in candidates if " got " not in problems[0].message]
     names = " or ".join(_name(member) for member in types)
-    yield same_type[0][0] if same_type else _wrong_type(path, names, value)
+    wrong_types = {_wrong_type(path, _name(member), value) for member in types}
+    same_type = [problems[0] for problems in candidates if problems[0] not in wrong_types]
+    yield same_type[0] if same_type else _wrong_type(path, names, value)
+
+
+def _list_tagged(types: tuple[inspect.Type, ...]) -> list[inspect.StructType]:
+    """The members of a union of structs that a field tells apart; none for any other union."""
+    structs = [member for member in types if isinstance(member, inspect.StructType) and member.tag_field is not None]
+    return structs if len(structs) == len(types) else []
+
+
+def _tagged_union(value: JSON, types: list[inspect.StructType], path: str) -> Iterator[ShapeProblem]:
+    """Every difference from the member that the value names."""
+    field = types[0].tag_field
+    assert field is not None
+    if not isinstance(value, dict):
+        yield _wrong_type(path, "object", value)
+    elif field not in value:
+        yield ShapeProblem(json_path(path, field), f"required field {field} is missing")
+    elif member := next((member for member in types if member.tag == value[field]), None):
+        yield from _struct(value, member, path)
+    else:
+        tags = " or ".join(repr(member.tag) for member in types)
+        yield ShapeProblem(json_path(path, field), f"must be {tags}")
 
 
 def _struct(value: JSON, kind: inspect.StructType, path: str) -> Iterator[ShapeProblem]:
     if not isinstance(value, dict):
         yield _wrong_type(path, "object", value)
         return
-    names = set()
+    names = {kind.tag_field}
     for field in kind.fields:
         name = field.encode_name
         names.add(name)

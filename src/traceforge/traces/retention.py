@@ -8,11 +8,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from traceforge.clock import days_ago
+from traceforge.errors import PathInUse
 from traceforge.files import make_private_folder
 from traceforge.terminal import ProgressReporter, no_progress
 from traceforge.traces import trace_index
 from traceforge.traces.spool import SPOOL_FOLDER
-from traceforge.traces.trace_index import TraceFilter
+from traceforge.traces.trace_index import TraceFilter, TraceRow
 from traceforge.traces.trace_store import TraceStore
 
 DAY_SECONDS = 86_400
@@ -35,10 +36,27 @@ def prune_traces(
         CannotWrite: a file cannot be removed.
     """
     matching = store.list_rows(trace_filter)
-    rows = [row for row in matching if not row.location.container.startswith(f"{SPOOL_FOLDER}/")]
+    rows = [row for row in matching if not _is_spooled(row)]
     if not dry_run:
         store.remove_traces(rows, progress)
     return PruneResult(len(rows), len(matching) - len(rows))
+
+
+def remove_trace(store: TraceStore, row: TraceRow) -> None:
+    """Remove one trace with its chunks.
+
+    Raises:
+        PathInUse: it is in the spool of a process that still records.
+        CannotWrite: a file cannot be removed.
+    """
+    if _is_spooled(row):
+        message = f"the process that recorded trace {row.summary.id} is still recording"
+        raise PathInUse(message, hint="Remove it when the process has ended.")
+    store.remove_traces([row])
+
+
+def _is_spooled(row: TraceRow) -> bool:
+    return row.location.container.startswith(f"{SPOOL_FOLDER}/")
 
 
 def prune_traces_when_due(traces_dir: str, days: int) -> int:

@@ -39,3 +39,16 @@ class TraceFollower:
         while True:
             time.sleep(POLL_S)
             yield self.find_new()
+
+
+class TraceChanges:
+    """Notices that traces were recorded or removed; a look takes the same time however many there are."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, list[TraceRow]] | None = None
+
+    def find(self, store: TraceStore) -> bool:
+        """Whether there were changes since the last look; the first one finds none. `store` must be up to date."""
+        state = store.count_traces(TraceFilter()), store.list_rows(limit=1)
+        last, self._last = self._last, state
+        return last is not None and last != state

@@ -85,6 +85,7 @@ class TraceFilter(Struct, frozen=True):
     since: str = ""  # a timestamp
     until: str = ""
     before: str = ""  # the file name of a trace: only older ones
+    parent_id: str = ""  # the id of the parent
 
 
 class TraceSession(NamedTuple):
@@ -97,6 +98,18 @@ class TraceSession(NamedTuple):
     errors: int
     tokens: float
     models: tuple[str, ...]
+
+
+class CallGroup(NamedTuple):
+    """The calls of one model and one call site that began in one stretch of time."""
+
+    start_ms: int  # since 1970
+    model: str
+    source: str
+    calls: int
+    errors: int
+    tokens: float
+    durations: list[int]  # in tenths of a millisecond, in no order
 
 
 class TraceIndex:
@@ -236,6 +249,28 @@ class TraceIndex:
             for name, steps, first, last, errors, tokens, models in self._connection.execute(query, (limit,))
         ]
 
+    def sum_calls(self, trace_filter: TraceFilter, stretch_ms: int) -> list[CallGroup]:
+        """The sums of all calls that match, by stretches of time, models and call sites.
+
+        Their durations come as one text each: a row for every call would take longer than all the rest.
+        """
+        where, values = _where_clause(trace_filter)
+        query = f"""
+            SELECT number / ?, model, source, count(*), sum(status != 'success'), total(tokens),
+                   group_concat(CAST(duration_ms * 10 AS INTEGER))
+            FROM traces {where} GROUP BY 1, 2, 3"""  # noqa: S608
+        return [
+            CallGroup(place * stretch_ms, model, source, calls, errors, tokens, list(map(int, durations.split(","))))
+            for place, model, source, calls, errors, tokens, durations in self._connection.execute(
+                query, (stretch_ms << 20, *values)
+            )
+        ]
+
+    def find_time_range(self) -> tuple[int, int] | None:
+        """When the first and the last call began, in milliseconds since 1970; None if there is none."""
+        first, last = self._connection.execute("SELECT min(number), max(number) FROM traces").fetchone()
+        return None if first is None else (first >> 20, last >> 20)
+
     def rows_without_text(self, limit: int) -> list[tuple[int, TraceRow]]:
         """Rows without a searchable text, newest first, with their numbers."""
         query = f"""SELECT number, place, start, {_COLUMNS} FROM traces
@@ -300,6 +335,9 @@ def _where_clause(trace_filter: TraceFilter) -> tuple[str, list[str | int]]:
         if getattr(trace_filter, field):
             clauses.append(f"traces.{field} = ?")
             values.append(_sqlite_text(getattr(trace_filter, field)))
+    if trace_filter.parent_id:
+        clauses.append("traces.parent_trace_id = ?")
+        values.append(_sqlite_text(trace_filter.parent_id))
     if trace_filter.model:
         clauses.append("traces.model GLOB ?")
         values.append(_sqlite_text(trace_filter.model).replace("[", "[[]").replace("?", "[?]"))

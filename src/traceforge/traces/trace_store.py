@@ -23,13 +23,22 @@ from traceforge.traces.index_update import Progress, index_drained_segment, read
 from traceforge.traces.search_text import trace_text
 from traceforge.traces.spool_drain import DrainedSegment, DrainResult, drain_spool
 from traceforge.traces.trace_format import Trace, check_trace, write_trace
-from traceforge.traces.trace_index import SearchHit, TraceFilter, TraceIndex, TraceLocation, TraceRow, TraceSession
+from traceforge.traces.trace_index import (
+    CallGroup,
+    SearchHit,
+    TraceFilter,
+    TraceIndex,
+    TraceLocation,
+    TraceRow,
+    TraceSession,
+)
 from traceforge.traces.trace_migration import MigrationResult, migrate_trace, needs_migration
 from traceforge.traces.trace_summary import StoredTrace, TraceSummary, summarize_trace
 
 DRAIN_SECONDS = 5.0  # The most that a reader spends on draining; the next one continues.
 TEXTS_BATCH = 500
 ID_PREFIX_LENGTH_MIN = 4  # A shorter prefix of an id matches too many traces by chance.
+SHORT_ID_HINT = "Give at least four characters of its id; to list ids: traceforge trace list"
 
 Result = TypeVar("Result")
 
@@ -100,6 +109,14 @@ class TraceStore:
         """The sessions of all traces, newest first."""
         return self._with_index(lambda index: index.list_sessions(limit))
 
+    def sum_calls(self, trace_filter: TraceFilter, stretch_ms: int) -> list[CallGroup]:
+        """The sums of all calls that match, by stretches of time, models and call sites."""
+        return self._with_index(lambda index: index.sum_calls(trace_filter, stretch_ms))
+
+    def find_time_range(self) -> tuple[int, int] | None:
+        """When the first and the last call began, in milliseconds since 1970; None if there is none."""
+        return self._with_index(lambda index: index.find_time_range())
+
     def session_rows(self, session_id: str) -> list[TraceRow]:
         """The traces of one session, in the order of their steps."""
         return self._with_index(lambda index: index.session_rows(session_id))
@@ -149,7 +166,7 @@ class TraceStore:
         if not os.path.isdir(self.folder):
             raise NotFound("there are no traces yet", hint="Record calls first: traceforge run -- COMMAND")
         if len(reference) < ID_PREFIX_LENGTH_MIN:
-            raise NotFound(f"{reference} is too short", hint="Give at least four characters of its id.")
+            raise NotFound(f"{reference} is too short", hint=SHORT_ID_HINT)
         raise NotFound(f"there is no trace {reference}", hint="See: traceforge trace list")
 
     def read_stored(self, row: TraceRow) -> StoredTrace:
@@ -267,12 +284,21 @@ class TraceStore:
         update_index(self._index, self.folder, ignore_progress)
         return work(self._index)
 
-    def _add_missing_texts(self, progress: Progress) -> None:
-        read_count = 0
-        while rows := self._with_index(lambda index: index.rows_without_text(TEXTS_BATCH)):
+    def add_texts(self, limit: int) -> int:
+        """Make the newest traces searchable that are not yet; returns how many, 0 once all are.
+
+        A search does the same with all of them first. Whoever has time before somebody searches can do it bit by bit.
+        """
+        rows = self._with_index(lambda index: index.rows_without_text(limit))
+        if rows:
             texts = [(number, self._searchable_text(row)) for number, row in rows]
             self._with_index(partial(_add_texts_to_index, texts=texts))
-            read_count += len(rows)
+        return len(rows)
+
+    def _add_missing_texts(self, progress: Progress) -> None:
+        read_count = 0
+        while added := self.add_texts(TEXTS_BATCH):
+            read_count += added
             progress(read_count)
 
     def _searchable_text(self, row: TraceRow) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 from starlette.responses import StreamingResponse
-from starlette.types import Receive
 
 from traceforge.context.model.objects import Response
 from traceforge.context.responses.response_generation import RunningResponse
@@ -52,29 +51,13 @@ class TextPump:
     def _read(self) -> None:
         try:
             for text in self._running:
-                self._put(text)
+                self._enqueue(text)
         finally:
-            self._put(None)
+            self._enqueue(None)
 
-    def _put(self, text: str | None) -> None:
+    def _enqueue(self, text: str | None) -> None:
         with suppress(RuntimeError):  # The loop has ended: no client reads.
             self._loop.call_soon_threadsafe(self._queue.put_nowait, text)
-
-
-@asynccontextmanager
-async def watch_for_disconnect(receive: Receive, on_disconnect: Callable[[], object]) -> AsyncIterator[None]:
-    """While the block runs, call `on_disconnect` when the client closes the connection."""
-
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        on_disconnect()
-
-    task = asyncio.create_task(watch())
-    try:
-        yield
-    finally:
-        task.cancel()
 
 
 def stream_response(

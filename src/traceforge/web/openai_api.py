@@ -41,7 +41,8 @@ from traceforge.context.responses.openai_shape import (
 )
 from traceforge.context.responses.response_generation import CompletedResponse, RunningResponse, start_response
 from traceforge.context.responses.response_operations import get_response
-from traceforge.web.event_streaming import TextPump, iterate_once, stream_response, watch_for_disconnect
+from traceforge.web.client_disconnect import watch_for_disconnect
+from traceforge.web.event_streaming import TextPump, iterate_once, stream_response
 from traceforge.web.request_lifecycle import JSON_TYPE
 from traceforge.web.request_log import RequestRecord
 from traceforge.web.request_reading import content_type_problem, read_body

@@ -58,7 +58,7 @@ class RequestLog:
         ]
         self._line("error", "internal_error", {"request_id": request_id, "error": type(exc).__name__, "at": places})
 
-    def say(self, event: str, **fields: JSON) -> None:
+    def log_event(self, event: str, **fields: JSON) -> None:
         """Log an event of the server itself."""
         self._line("info", event, fields)
 

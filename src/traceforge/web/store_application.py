@@ -35,8 +35,8 @@ from traceforge.web.project_calls import MODEL_CALLS_MAX, ProjectCalls
 from traceforge.web.request_lifecycle import JSON_TYPE, RequestErrors, RequestLifecycle, common_headers
 from traceforge.web.request_log import RequestLog, RequestRecord
 from traceforge.web.server_metrics import ServerMetrics
-from traceforge.web.store_connection import SET_AUTHENTICATED, StoreConnection
 from traceforge.web.store_service import AuthorizedCaller, StoreService
+from traceforge.web.uvicorn_connection import SET_AUTHENTICATED, UvicornConnection
 
 DATABASE_THREADS = 32  # Requests that use the database at once; the others wait their turn.
 DATABASE_CALLS_MAX = 24  # Of a project, at once: it never has all threads.
@@ -61,7 +61,7 @@ class StoreApplication:
         """`model_calls_max` is for each project, where keys are required."""
         self.service = service
         self.limits = limits
-        self.connections: ClientConnections[StoreConnection] = ClientConnections(limits)
+        self.connections: ClientConnections[UvicornConnection] = ClientConnections(limits)
         self.calls = ProjectCalls(
             model_calls_max=model_calls_max, database_calls_max=DATABASE_CALLS_MAX, limited=service.requires_key
         )
@@ -93,6 +93,9 @@ class StoreApplication:
             with suppress(TraceForgeError):  # The database may be away; there is another time.
                 await self.in_thread(self.service.delete_expired_answers)
             await asyncio.sleep(DELETE_EXPIRED_SECONDS)
+
+    def end_streams(self) -> None:
+        """Cut off nothing: a response that is streamed ends with its model's answer."""
 
     async def authorize(self, request: Request, scope: str) -> AuthorizedCaller:
         """Identify the caller before the body is read: a client without a key takes no memory.

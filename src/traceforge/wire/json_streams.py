@@ -34,20 +34,20 @@ class LineParser:
     """Turns bytes into lines; blank lines are none."""
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []
+        self._unfinished: list[bytes] = []
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take more bytes; return the lines they complete."""
-        self._rest.append(data)
+        self._unfinished.append(data)
         if b"\n" not in data:  # A long line is joined once.
             return []
-        *lines, unfinished = b"".join(self._rest).split(b"\n")
-        self._rest = [unfinished]
+        *lines, unfinished = b"".join(self._unfinished).split(b"\n")
+        self._unfinished = [unfinished]
         return [line.strip() for line in lines if line.strip()]
 
     def finish(self) -> list[bytes]:
         """The stream has ended: return the last line if it was not terminated."""
-        line, self._rest = b"".join(self._rest).strip(), []
+        line, self._unfinished = b"".join(self._unfinished).strip(), []
         return [line] if line else []
 
 
@@ -55,8 +55,8 @@ class ArrayParser:
     """Turns the bytes of one JSON array into its items, which are objects."""
 
     def __init__(self) -> None:
-        self._rest = b""  # what was not given out yet
-        self._scanned = 0  # how far `_rest` is known
+        self._buffer = b""  # what was not given out yet
+        self._scanned = 0  # how far `_buffer` is known
         self._depth = -1  # of braces; 0 is between items, -1 before the array
         self._ended = False
 
@@ -64,9 +64,9 @@ class ArrayParser:
         """Take more bytes; return the items they complete."""
         if self._ended:
             return []
-        self._rest += data
+        self._buffer += data
         if self._depth < 0:
-            opening = self._rest.find(b"[")
+            opening = self._buffer.find(b"[")
             if opening < 0:
                 return []
             self._depth = 0
@@ -79,7 +79,7 @@ class ArrayParser:
     def _take_whole(self, items: list[bytes]) -> bool:
         """Take every item that is there as a whole; say whether there was one."""
         at = 0
-        while self._depth == 0 and (match := _item().match(self._rest, at)):
+        while self._depth == 0 and (match := _item().match(self._buffer, at)):
             items.append(match[1])
             at = match.end()
         if at:
@@ -89,7 +89,7 @@ class ArrayParser:
     def _scan(self, items: list[bytes]) -> bool:
         """Go on token by token; say whether that ended an item."""
         start = 0
-        for token in _token().finditer(self._rest, self._scanned):
+        for token in _token().finditer(self._buffer, self._scanned):
             if token[1] == b"":
                 self._forget(start, scanned=token.start())  # an open string is looked at again when more has come
                 return False
@@ -99,21 +99,21 @@ class ArrayParser:
             elif token[0] == b"}" and self._depth:
                 self._depth -= 1
                 if not self._depth:
-                    items.append(self._rest[start : token.end()])
+                    items.append(self._buffer[start : token.end()])
                     self._forget(token.end())
                     return True
             elif token[0] == b"]" and not self._depth:
                 self._ended = True
                 break
-        self._forget(start if self._depth else len(self._rest), scanned=len(self._rest))
+        self._forget(start if self._depth else len(self._buffer), scanned=len(self._buffer))
         return False
 
     def _forget(self, size: int, scanned: int = 0) -> None:
         """Drop what is not needed again."""
-        self._rest = self._rest[size:]
+        self._buffer = self._buffer[size:]
         self._scanned = max(0, scanned - size)
 
     def finish(self) -> list[bytes]:
         """The stream has ended: return the item that was not closed, as far as it came."""
-        unfinished = self._rest.strip() if self._depth > 0 else b""
+        unfinished = self._buffer.strip() if self._depth > 0 else b""
         return [unfinished] if unfinished else []

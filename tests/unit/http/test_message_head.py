@@ -161,3 +161,20 @@ def test_the_length_of_a_response_follows_from_method_status_and_headers(
     read_head = answer(head + b"\r\n", method)
 
     assert (length, keep) == (read_head.length, read_head.keep_alive)
+
+
+@pytest.mark.parametrize(
+    ("head", "forwarded"),
+    [
+        (b"HTTP/1.1 200 OK\r\nB: 1\r\na:2\r\n", b"HTTP/1.1 200 OK\r\nB: 1\r\na:2\r\n"),
+        (b"HTTP/1.0 404 Not Found\r\nB: 1\r\n", b"HTTP/1.1 404 Not Found\r\nB: 1\r\n"),
+        (b"HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nB: 1\r\n", b"HTTP/1.1 200 OK\r\nB: 1\r\n"),
+        (b"HTTP/1.1 204 No Content\r\n", b"HTTP/1.1 204 No Content\r\n"),
+    ],
+)
+def test_a_response_head_is_forwarded_as_http_1_1_without_hop_by_hop_headers(head: bytes, forwarded: bytes) -> None:
+    """The lines are the received ones, and the headers that are recorded are those that are forwarded."""
+    read_head = answer(head + b"\r\n")
+
+    assert forwarded == read_head.forwarded
+    assert forwarded.count(b"\r\n") - 1 == len(read_head.header_pairs)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from traceforge.errors import InvalidConfig
 from traceforge.exchange import Headers
 from traceforge.replay.compared_headers import HeaderRules
 
@@ -88,8 +91,19 @@ def test_two_spellings_of_headers() -> None:
 
 
 def test_a_project_adds_headers_and_ignores_others() -> None:
-    """Never a credential."""
-    rules = HeaderRules(["OpenAI-Organization", "user-agent", "authorization"], ["X-Run"])
+    """What is in neither list stays as it is."""
+    rules = HeaderRules(["OpenAI-Organization", "user-agent"], ["X-Run"])
 
     named = ("openai-organization", "User-Agent", "authorization", "openai-project", "x-run", "x-tenant")
     assert [True, True, False, False, False, True] == [rules.is_compared(name) for name in named]
+
+
+def test_a_credential_cannot_be_added() -> None:
+    """It would be accepted and never compared; the error names each."""
+    with pytest.raises(InvalidConfig) as caught:
+        HeaderRules(["Authorization", "X-Tenant", "x-variant-cookie"], where="traceforge.config.json")
+
+    assert [
+        ("traceforge.config.json", "$.match.headers[0]"),
+        ("traceforge.config.json", "$.match.headers[2]"),
+    ] == [(finding.file, finding.path) for finding in caught.value.findings]

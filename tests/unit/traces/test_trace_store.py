@@ -435,3 +435,13 @@ def test_progress_is_reported(tmp_path: Path, traces: TraceStore, monkeypatch: p
 
     assert ([3, 6, 8], [4, 8]) == (read, searched)
     assert [] == find_segments(str(tmp_path))
+
+
+def test_traces_become_searchable_bit_by_bit(tmp_path: Path, traces: TraceStore) -> None:
+    """As many as were asked for, the newest first, and none twice; a search adds the rest."""
+    put_files(tmp_path, *STORED[:4])
+    traces.update_index()
+
+    assert [2, 1] == [traces.add_texts(limit) for limit in (2, 1)]
+    assert 2 == len(traces.search("hi", TraceFilter(), 9))
+    assert 0 == traces.add_texts(2)

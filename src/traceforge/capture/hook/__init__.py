@@ -7,6 +7,7 @@ enter processes in which TraceForge is not installed, on Python 3.9 and later, u
     bootstrap, clients, patches, client_*    how the hook gets into a process and into its clients
     dispatch                                 which watcher a call belongs to
     guarded_call, in_flight_call             one call, from its first byte to its end
+    held_calls                               a call that the application cancels again in a replay
     child_watcher, frame_sender, …           how a child process reports its calls to `traceforge run`
     tripwire, unwatched_transports           what a test may connect to
 """

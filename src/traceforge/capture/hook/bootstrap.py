@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 HELLO_S = 1.0  # How long a process waits at its start until its hello is taken.
 TRIGGER_MODULES = frozenset(
     {
-        "_pytest.config", "_pytest.fixtures", "_pytest.main", "_pytest.runner", "aiohttp", "betamax",
-        "cassetter.cassette", "dspy.clients.cache", "grpc", "httpx", "httpx2", "multiprocessing.util", "requests",
+        "_pytest.config", "_pytest.fixtures", "_pytest.main", "_pytest.runner", "aiohttp", "aioresponses.core",
+        "betamax", "betamax.cassette.cassette", "cassetter.cassette", "dspy.clients.cache", "grpc", "httpx", "httpx2",
+        "multiprocessing.util", "pytest_httpx._httpx_mock", "requests", "requests_mock.adapter", "responses",
         "subprocess", "uvloop", "vcr.cassette", "websockets.asyncio.client", "websockets.legacy.client",
         "websockets.sync.client",
     }

@@ -54,104 +54,106 @@ class _CassetteEvents:
         self._watcher.note_unseen(f"calls recorded by {module.__name__}")
 
     def hook_vcrpy(self, module: Any, patches: Patches) -> None:
-        compared = self._compared
+        patches.wrap(module, "requests_match", self._wrap_vcrpy_match)
+        patches.wrap(module.Cassette, "can_play_response_for", self._wrap_vcrpy_can_play)
+        patches.wrap(module.Cassette, "_load", self._wrap_vcrpy_load)
+        patches.wrap(module.Cassette, "play_response", self._wrap_vcrpy_play)
 
-        def wrap_match(match: Any) -> Any:
-            def watched(sent: Any, recorded: Any, *args: Any, **kwargs: Any) -> Any:
-                result = match(sent, recorded, *args, **kwargs)
-                if result:
-                    compared.pair = recorded, sent
-                return result
+    def _wrap_vcrpy_match(self, match: Any) -> Any:
+        def watched(sent: Any, recorded: Any, *args: Any, **kwargs: Any) -> Any:
+            result = match(sent, recorded, *args, **kwargs)
+            if result:
+                self._compared.pair = recorded, sent
+            return result
 
-            return watched
+        return watched
 
-        def wrap_play(play: Any) -> Any:
-            def watched(cassette: Any, request: Any) -> Any:
-                compared.pair = None
-                response = play(cassette, request)
-                self._guard(self._report_vcrpy, cassette)
-                return response
+    def _wrap_vcrpy_play(self, play: Any) -> Any:
+        def watched(cassette: Any, request: Any) -> Any:
+            self._compared.pair = None
+            response = play(cassette, request)
+            self._guard(self._report_vcrpy, cassette)
+            return response
 
-            return watched
+        return watched
 
-        def wrap_can_play(can_play: Any) -> Any:
-            def watched(cassette: Any, request: Any) -> Any:
-                result = can_play(cassette, request)
-                if not result:
-                    self._guard(self._report_unanswered, cassette, request, result is None)
-                return result
+    def _wrap_vcrpy_can_play(self, can_play: Any) -> Any:
+        def watched(cassette: Any, request: Any) -> Any:
+            result = can_play(cassette, request)
+            if not result:
+                self._guard(self._report_unanswered, cassette, request, result is None)
+            return result
 
-            return watched
+        return watched
 
-        def wrap_load(load: Any) -> Any:
-            def watched(cassette: Any) -> Any:
-                result = load(cassette)
-                self._guard(self._report_loaded, cassette._path, [recorded for recorded, _ in cassette.data])
-                return result
+    def _wrap_vcrpy_load(self, load: Any) -> Any:
+        def watched(cassette: Any) -> Any:
+            result = load(cassette)
+            self._guard(self._report_loaded, cassette._path, [recorded for recorded, _ in cassette.data])
+            return result
 
-            return watched
-
-        patches.wrap(module, "requests_match", wrap_match)
-        patches.wrap(module.Cassette, "can_play_response_for", wrap_can_play)
-        patches.wrap(module.Cassette, "_load", wrap_load)
-        patches.wrap(module.Cassette, "play_response", wrap_play)
+        return watched
 
     def hook_cassetter(self, module: Any, patches: Patches) -> None:
-        compared = self._compared
-
-        def wrap_scrub(scrub: Any) -> Any:
-            def watched(*args: Any, **kwargs: Any) -> Any:
-                compared.pair = scrub(*args, **kwargs)
-                return compared.pair
-
-            return watched
-
         def wrap_match(match: Any) -> Any:
-            def watched(cassette: Any, method: str, uri: str, *args: Any, **kwargs: Any) -> Any:
-                try:
-                    index, response = match(cassette, method, uri, *args, **kwargs)
-                except module.NoMatchError:
-                    outcome = LIVE if cassette.can_record else REFUSED
-                    self._guard(self._watcher.report_unanswered, str(cassette.path), method, uri, outcome)
-                    raise
-                self._guard(self._report_cassetter, cassette, index)
-                return index, response
-
-            return watched
-
-        def wrap_load(load: Any) -> Any:
-            def watched(cassette: Any) -> Any:
-                result = load(cassette)
-                recorded = [interaction.request for interaction in cassette.interactions]
-                self._guard(self._report_loaded, cassette.path, recorded)
-                return result
-
-            return watched
+            return self._wrap_cassetter_match(match, module)
 
         def wrap_bypass(should_bypass: Any) -> Any:
-            def watched(cassette: Any, uri: str) -> Any:
-                self._guard(self._watch_filter, cassette, getattr(module, "SkipRecording", NotImplementedError))
-                result = should_bypass(cassette, uri)
-                if result:
-                    self._guard(self._watcher.report_unanswered, str(cassette.path), "", uri, IGNORED)
-                return result
+            return self._wrap_cassetter_bypass(should_bypass, module)
 
-            return watched
-
-        def wrap_other(play: Any) -> Any:
-            def watched(cassette: Any, *args: Any, **kwargs: Any) -> Any:
-                self._guard(self._watcher.report_unanswered, str(cassette.path), "", "", NOT_HTTP)
-                return play(cassette, *args, **kwargs)
-
-            return watched
-
-        patches.wrap(module, "scrub_interaction", wrap_scrub)
-        patches.wrap(module.Cassette, "load", wrap_load)
+        patches.wrap(module, "scrub_interaction", self._wrap_cassetter_scrub)
+        patches.wrap(module.Cassette, "load", self._wrap_cassetter_load)
         patches.wrap(module.Cassette, "match", wrap_match)
         patches.wrap(module.Cassette, "should_bypass", wrap_bypass)
         for name in ("play_grpc", "play_ws"):
             if hasattr(module.Cassette, name):
-                patches.wrap(module.Cassette, name, wrap_other)
+                patches.wrap(module.Cassette, name, self._wrap_cassetter_not_http)
+
+    def _wrap_cassetter_scrub(self, scrub: Any) -> Any:
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self._compared.pair = scrub(*args, **kwargs)
+            return self._compared.pair
+
+        return watched
+
+    def _wrap_cassetter_match(self, match: Any, module: Any) -> Any:
+        def watched(cassette: Any, method: str, uri: str, *args: Any, **kwargs: Any) -> Any:
+            try:
+                index, response = match(cassette, method, uri, *args, **kwargs)
+            except module.NoMatchError:
+                outcome = LIVE if cassette.can_record else REFUSED
+                self._guard(self._watcher.report_unanswered, str(cassette.path), method, uri, outcome)
+                raise
+            self._guard(self._report_cassetter, cassette, index)
+            return index, response
+
+        return watched
+
+    def _wrap_cassetter_load(self, load: Any) -> Any:
+        def watched(cassette: Any) -> Any:
+            result = load(cassette)
+            recorded = [interaction.request for interaction in cassette.interactions]
+            self._guard(self._report_loaded, cassette.path, recorded)
+            return result
+
+        return watched
+
+    def _wrap_cassetter_bypass(self, should_bypass: Any, module: Any) -> Any:
+        def watched(cassette: Any, uri: str) -> Any:
+            self._guard(self._watch_filter, cassette, getattr(module, "SkipRecording", NotImplementedError))
+            result = should_bypass(cassette, uri)
+            if result:
+                self._guard(self._watcher.report_unanswered, str(cassette.path), "", uri, IGNORED)
+            return result
+
+        return watched
+
+    def _wrap_cassetter_not_http(self, play: Any) -> Any:
+        def watched(cassette: Any, *args: Any, **kwargs: Any) -> Any:
+            self._guard(self._watcher.report_unanswered, str(cassette.path), "", "", NOT_HTTP)
+            return play(cassette, *args, **kwargs)
+
+        return watched
 
     def _watch_filter(self, cassette: Any, skip: type[BaseException]) -> None:
         """Report each request that the filter of a cassette takes out: it raises `skip`, or returns nothing."""

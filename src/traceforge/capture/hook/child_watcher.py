@@ -36,7 +36,7 @@ class ChildWatcher(Watcher):
         self._open_calls: dict[str, InFlightCall] = {}  # that the parent knows of
         self._notes: set[str] = set()
         self.call_sites: Any = None
-        self.recorder_hook: ImportHook | None = None  # where the recorder of a suite is observed
+        self.import_hook: ImportHook | None = None  # by which clients and recorders are hooked
 
     def begin_call(self, method: str, url: str, headers: HeaderPairs, source: str) -> InFlightCall:
         upstream = tuple([header for header in headers if not is_traceforge_header(header[0])])
@@ -76,7 +76,10 @@ class ChildWatcher(Watcher):
             return None
         headers = tuple((name, value) for name, value in head["headers"])
         timed_chunks = _timed_chunks(head["times"], chunks)
-        return head["status"], headers, timed_chunks, head["cut"], head["pace"], head["left_early"]
+        return (
+            head["status"], headers, timed_chunks, head["cut"], head["pace"], head["left_early"], head["hold_s"],
+            head["times_out"],
+        )  # fmt: skip
 
     def _report_begin(self, call: InFlightCall) -> None:
         """A call goes upstream: the parent numbers it in its session."""
@@ -104,8 +107,8 @@ class ChildWatcher(Watcher):
         """Report no end: the parent counts the call as unfinished, and the fault is reported at exit."""
         self._open_calls.pop(call.id, None)
 
-    def count_refusal(self, reason: str) -> None:
-        self._sender.send(write_frame({"kind": "refused", "why": reason}))
+    def count_refusal(self, reason: str, is_deviation: bool = False) -> None:
+        self._sender.send(write_frame({"kind": "refused", "why": reason, "deviation": is_deviation}))
 
     def report_test(self, scope: str, event: str) -> None:
         """A test began or ended. In a replay, the parent must know of it before the next call asks for a response."""
@@ -114,8 +117,8 @@ class ChildWatcher(Watcher):
     def report_suite(self, event: str) -> None:
         """A run of pytest began or ended in this process; at once, because the process may end without a goodbye."""
         self._report_event({"kind": "suite", "what": event})
-        if self.recorder_hook is not None and event == "began":
-            self.recorder_hook.restart()
+        if self.import_hook is not None and event == "began":
+            self.import_hook.restart()
 
     def _report_event(self, head: dict[str, Any]) -> None:
         if self._queries is None:
@@ -149,8 +152,8 @@ class ChildWatcher(Watcher):
         head = {"kind": kind, "scope": current_scope(), "cassette": os.path.abspath(cassette), **fields}
         self._sender.send(write_frame(head, bodies))
 
-    def count_cassette_call(self) -> None:
-        self._sender.send(write_frame({"kind": "cassette", "scope": current_scope()}))
+    def count_library_answer(self, library: str) -> None:
+        self._sender.send(write_frame({"kind": "answered", "scope": current_scope(), "library": library}))
 
     def note_unseen(self, description: str) -> None:
         """Reported once for each description."""
@@ -193,10 +196,11 @@ def start_watching(address: str, token: str, variables: dict[str, tuple[str, str
     watcher = ChildWatcher(sender, QueryClient(address, token) if options["plays"] else None)
     if options["observes"]:
         hooks = {**cassette_events.make_hooks(watcher), **pytest_events.make_hooks(watcher)}
-        finder = watcher.recorder_hook = ImportHook(hooks, Patches())
+        finder = ImportHook(hooks, Patches())
         finder.start()
     else:
         finder = _hook_clients(watcher, variables, options)
+    watcher.import_hook = finder
     atexit.register(watcher.at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=watcher.after_fork)

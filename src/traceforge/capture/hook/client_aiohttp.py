@@ -17,6 +17,7 @@ is read, in which chunks and when, is aiohttp's alone. A call that is replayed g
 
 from __future__ import annotations
 
+import asyncio
 from importlib import import_module
 from typing import Any
 
@@ -97,11 +98,13 @@ def _wrap_connect(connect: Any, module: Any, connector: Any) -> Any:
             body = await read_body(module, req)
             replayed = await tracked.call.replay_async(body)
             if replayed is not None:
-                setattr(req, _MARK, None)
+                setattr(req, _MARK, None)  # `send` must not report the replayed call as well.
                 return _make_connection(connector, req, replayed, tracked.call)
         try:
             return await connect(self, req, *args, **options)
         except BaseException as exc:
+            if tracked.call.replays_first:  # The replay has read the body already: record it with the failure.
+                tracked.call.add_request_chunk(body)
             tracked.call.end_unanswered(exc)
             raise
 
@@ -109,7 +112,7 @@ def _wrap_connect(connect: Any, module: Any, connector: Any) -> Any:
 
 
 def _make_connection(connector: Any, req: Any, fields: Any, call: GuardedCall) -> Any:
-    """A connection on which the replayed response comes; where that fails, a refusal."""
+    """Make a connection that plays the replayed response; where that fails, one that plays a refusal."""
     try:
         return PlaybackTransport(ReplayedResponse(*fields), req.method, call).connect(connector, req)
     except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
@@ -117,7 +120,7 @@ def _make_connection(connector: Any, req: Any, fields: Any, call: GuardedCall) -
 
 
 def _begin_or_refuse(connector: Any, req: Any) -> Any:
-    """A call begins, or a WebSocket.
+    """Begin to track a call; None where the request is not watched.
 
     Raises:
         ConnectionRefusedError: a WebSocket to a model, in a replay.
@@ -132,7 +135,7 @@ def _begin_or_refuse(connector: Any, req: Any) -> Any:
 
 
 def _begin_call(connector: Any, req: Any) -> Any:
-    """A call on its way to a connection; a request that is sent again is another call."""
+    """As `_begin_or_refuse`; a request that is sent again is another call."""
     if req.headers.get("Upgrade", "").lower() == "websocket":
         dispatch.refuse_websocket_in_replay(str(req.url))
         return None
@@ -197,7 +200,7 @@ def _wrap_start(start: Any) -> Any:
         try:
             response = await start(self, connection)
         except BaseException as exc:
-            tracked.call.end_unanswered(exc)
+            tracked.call.end_unanswered(exc, asyncio.TimeoutError)
             raise
         call_safely(None, _watch_response, self, tracked)
         return response

@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from . import dispatch
+from . import client_mocks, dispatch
 from .body_streams import (
     BodyLength,
     WatchedAsyncResponse,
@@ -22,6 +22,7 @@ from .body_streams import (
     watch_response,
 )
 from .guarded_call import GuardedCall, call_safely, decode_headers, find_content_length
+from .held_calls import READ_TIMED_OUT, hold_call, hold_call_async, plan_hold
 from .patches import Patches
 from .real_address import find_real_url
 from .replayed_response import ReplayedResponse, paced_chunks, paced_chunks_async
@@ -33,6 +34,7 @@ def hook(module: Any, patches: Patches) -> None:
     """Watch the transports of `module`."""
     _hook_sync(module, patches)
     _hook_async(module, patches)
+    client_mocks.hook_mock_transport(module, patches)
 
 
 def _find_safe_url(transport: Any, request: Any) -> str:
@@ -70,12 +72,15 @@ def _hook_sync(module: Any, patches: Patches) -> None:
                 body = b"".join(request.stream) if content is None else content
                 replayed = call.replay(body)
                 if replayed is not None:
+                    hold = call_safely(None, plan_hold, replayed, _read_timeout(request))
+                    if hold is not None and hold_call(hold, call):
+                        raise module.ReadTimeout(READ_TIMED_OUT)
                     return _make_response(module, replayed_stream, replayed, call)
                 request = _with_body(module, request, body)
             try:
                 response = send(self, call_safely(request, _watch_request, module, request_stream, request, call))
             except BaseException as exc:
-                call.end_unanswered(exc)
+                call.end_unanswered(exc, module.ReadTimeout)
                 raise
             return call_safely(response, _watch_response, response_stream, response, call)
 
@@ -101,6 +106,9 @@ def _hook_async(module: Any, patches: Patches) -> None:
                 body = b"".join([chunk async for chunk in request.stream]) if content is None else content
                 replayed = await call.replay_async(body)
                 if replayed is not None:
+                    hold = call_safely(None, plan_hold, replayed, _read_timeout(request))
+                    if hold is not None and await hold_call_async(hold, call):
+                        raise module.ReadTimeout(READ_TIMED_OUT)
                     return _make_response(module, replayed_stream, replayed, call)
                 request = _with_body(module, request, body)
             try:
@@ -108,13 +116,19 @@ def _hook_async(module: Any, patches: Patches) -> None:
                     self, call_safely(request, _watch_request, module, request_stream, request, call)
                 )
             except BaseException as exc:
-                call.end_unanswered(exc)
+                call.end_unanswered(exc, module.ReadTimeout)
                 raise
             return call_safely(response, _watch_response, response_stream, response, call)
 
         return handle_async_request
 
     patches.wrap(module.AsyncHTTPTransport, "handle_async_request", wrap)
+
+
+def _read_timeout(request: Any) -> Any:
+    """How many seconds the client waits for a response; None: for ever."""
+    timeout = getattr(request, "extensions", {}).get("timeout")
+    return timeout.get("read") if isinstance(timeout, dict) else None
 
 
 def _make_response(module: Any, stream: type[Any], fields: Any, call: GuardedCall) -> Any:

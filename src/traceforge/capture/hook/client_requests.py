@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from . import dispatch
 from .body_streams import watch_request
 from .guarded_call import GuardedCall, call_safely, is_traceforge_header
+from .held_calls import READ_TIMED_OUT, hold_call, plan_hold
 from .in_flight_call import ANSWERED, CLIENT_LEFT
 from .patches import Patches
 from .real_address import find_real_url
@@ -43,12 +44,16 @@ def hook(module: Any, patches: Patches) -> None:
                 body = _read_body(request.body)
                 replayed = call.replay(body)
                 if replayed is not None:
+                    timeout = call_safely(None, _read_timeout, args, options)
+                    hold = call_safely(None, plan_hold, replayed, timeout)
+                    if hold is not None and hold_call(hold, call):
+                        raise module.exceptions.ReadTimeout(READ_TIMED_OUT, request=request)
                     return _make_response(self, request, replayed, call)
                 to_send = _copy_request(request, body)
             try:
                 response = send(self, call_safely(to_send, _watch_request, to_send, call), *args, **options)
             except BaseException as exc:
-                call.end_unanswered(exc)
+                call.end_unanswered(exc, module.exceptions.ReadTimeout)
                 raise
             return call_safely(response, _watch_response, request, response, call)
 
@@ -62,6 +67,20 @@ def _find_real_url(url: str, args: tuple[Any, ...], options: dict[str, Any]) -> 
     proxies = options.get("proxies") or (args[4] if len(args) > 4 else None)
     proxy = import_module("requests.utils").select_proxy(url, proxies) if proxies else None
     return find_real_url(url, proxy=proxy if proxy is None or "://" in proxy else f"http://{proxy}")
+
+
+def _read_timeout(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """How many seconds the client waits for a response: the second of the arguments is the timeout, in one of three
+    forms. None: for ever.
+    """
+    timeout: Any = options.get("timeout", args[1] if len(args) > 1 else None)
+    if isinstance(timeout, tuple):
+        return timeout[1]
+    if hasattr(timeout, "clone"):  # of urllib3, which tells what is left of the total only after it has connected
+        timeout = timeout.clone()
+        timeout.start_connect()
+        return timeout.read_timeout
+    return timeout
 
 
 def _raw_headers(headers: Any, proxied_url: str) -> Iterator[tuple[bytes, bytes]]:

@@ -1,7 +1,8 @@
 """The hook for vcrpy, which a suite may use beside TraceForge: calls inside of an open cassette are vcrpy's.
 
 In: the module of vcrpy. Out: which cassettes are open, so that no call is taken from vcrpy; and a report of each call
-that vcrpy answers: nobody compares it. Never: changes what vcrpy does, except that in a test it sends no model call.
+that vcrpy answers, which the gate cannot compare. Never: changes what vcrpy does, except that it sends no model call
+in a test.
 
     CassetteContextDecorator.__enter__    a cassette is opened: vcrpy patches clients for the whole process
     CassetteContextDecorator.__exit__     it is closed
@@ -15,6 +16,7 @@ from typing import Any
 
 from . import dispatch
 from .guarded_call import call_safely
+from .library_answers import VCRPY
 from .open_cassettes import open_cassettes
 from .patches import Patches
 
@@ -66,4 +68,4 @@ def _wrap_play(play: Any) -> Any:
 
 
 def _report(request: Any) -> None:
-    dispatch.report_cassette_call(str(request.method), str(request.uri))
+    dispatch.report_library_answer(VCRPY, str(request.method), str(request.uri))

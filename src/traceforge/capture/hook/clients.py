@@ -26,10 +26,16 @@ def _deferred(module: str, name: str = "hook") -> Hook:
 
 HOOKS: dict[str, Hook] = {
     "aiohttp": _deferred("client_aiohttp"),
+    "aioresponses.core": _deferred("client_mocks", "hook_aioresponses"),
+    "betamax.cassette.cassette": _deferred("client_recorders", "hook_betamax"),
+    "cassetter.cassette": _deferred("client_recorders", "hook_cassetter"),
     "dspy.clients.cache": _deferred("answer_caches", "hook_dspy"),
     "httpx": _deferred("client_httpx"),
     "httpx2": _deferred("client_httpx"),
+    "pytest_httpx._httpx_mock": _deferred("client_mocks", "hook_pytest_httpx"),
     "requests": _deferred("client_requests"),
+    "requests_mock.adapter": _deferred("client_mocks", "hook_requests_mock"),
+    "responses": _deferred("client_mocks", "hook_responses"),
     "vcr.cassette": _deferred("client_vcrpy"),
     "grpc": _deferred("unwatched_transports", "hook_grpc"),
     "uvloop": _deferred("unwatched_transports", "hook_uvloop"),

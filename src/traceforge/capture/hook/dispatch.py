@@ -3,7 +3,7 @@
 In: watchers that subscribe and unsubscribe, and calls as the hooks of HTTP clients see them begin. Out: each call,
 guarded, for one watcher. Never: reports a call to two watchers, lets a call pass a watcher that replays because
 something failed, or raises; only `refuse_websocket_in_replay` and `refuse_live_call_of_vcrpy` do, and
-`report_cassette_call`, whose caller is guarded.
+`report_library_answer` and `report_websocket_answer`, whose callers are guarded.
 
 The innermost active subscription of the calling context counts. A thread that was started without its context has
 none: its calls belong to the only subscription there is, else to the one that began in the running test, else to the
@@ -136,11 +136,21 @@ def is_replaying() -> bool:
     return _last_active(lambda subscription: subscription.replays) is not None
 
 
-def report_cassette_call(method: str, url: str) -> None:
-    """vcrpy has answered a call from a cassette: tell the watcher that would have watched it."""
+def report_library_answer(library: str, method: str, *urls: str) -> None:
+    """A recorder or a mock has answered a call: tell the watcher that would have watched it.
+
+    `urls`: of the request, and of what a filter of the recorder has made of it.
+    """
     subscription = _find_subscription()[0]
-    if subscription is not None and is_model_call(method, url, subscription.hosts):
-        subscription.watcher.count_cassette_call()
+    if subscription is not None and any(is_model_call(method, url, subscription.hosts) for url in urls):
+        subscription.watcher.count_library_answer(library)
+
+
+def report_websocket_answer(library: str, url: str) -> None:
+    """A recorder has answered a WebSocket: tell the watcher, if it would go to a model."""
+    subscription = _find_subscription()[0]
+    if subscription is not None and _is_model_socket(url, subscription.hosts):
+        subscription.watcher.count_library_answer(library)
 
 
 def refuse_live_call_of_vcrpy(method: str, url: str) -> None:
@@ -191,11 +201,8 @@ def refuse_websocket_in_replay(url: str) -> None:
     reason = ""
     try:
         subscription = _find_subscription()[0]
-        parts = urlsplit(url)
-        if subscription is not None and (
-            is_known_host(parts.netloc, subscription.hosts) or re.search(_MODEL_SOCKETS, parts.path)
-        ):
-            description = f"a WebSocket to {parts.netloc.rpartition('@')[2]}"
+        if subscription is not None and _is_model_socket(url, subscription.hosts):
+            description = f"a WebSocket to {urlsplit(url).netloc.rpartition('@')[2]}"
             if subscription.replays:
                 reason = f"{description} cannot be replayed"
                 subscription.watcher.count_refusal(reason)
@@ -205,6 +212,11 @@ def refuse_websocket_in_replay(url: str) -> None:
         reason = reason or _describe_fault("a WebSocket", exc)
     if reason:
         raise ConnectionRefusedError(f"TraceForge replay: {reason}")
+
+
+def _is_model_socket(url: str, hosts: WatchedHosts) -> bool:
+    parts = urlsplit(url)
+    return is_known_host(parts.netloc, hosts) or re.search(_MODEL_SOCKETS, parts.path) is not None
 
 
 def _describe_fault(subject: str, exc: BaseException) -> str:

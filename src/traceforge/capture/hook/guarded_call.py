@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from .in_flight_call import CLIENT_LEFT, CUT, FAILED, HeaderPairs, InFlightCall
+from .in_flight_call import CLIENT_LEFT, CUT, FAILED, TIMED_OUT, HeaderPairs, InFlightCall
 from .pytest_scopes import current_scope
-from .replayed_response import ReplayedResponse, make_refusal
+from .replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 from .watcher import Watcher
 from .worker_thread import run_in_worker, submit_to_worker
 
@@ -109,10 +109,16 @@ class GuardedCall:
 
     def count_read_on(self) -> None:
         """The application reads on where it left the stream when it was recorded: that is not approved."""
+        self._count_deviation(READ_ON)
+
+    def count_wait_on(self) -> None:
+        """The application waits for a response that it did not wait for when the call was recorded."""
+        self._count_deviation(WAITS_ON)
+
+    def _count_deviation(self, reason: str) -> None:
         if self._replayer is not None:
             scope = current_scope()
-            reason = f"{READ_ON}, in {scope}" if scope else READ_ON
-            call_safely(None, self._replayer.count_refusal, reason)
+            call_safely(None, self._replayer.count_refusal, f"{reason}, in {scope}" if scope else reason, True)
 
     @property
     def is_open(self) -> bool:
@@ -156,12 +162,17 @@ class GuardedCall:
         """The application cancelled the call, and that is why it raised."""
         self.end(CLIENT_LEFT, describe_error(exc))
 
-    def end_unanswered(self, exc: BaseException) -> None:
-        """No response came: the call failed, or the application cancelled it."""
-        self.end(FAILED if isinstance(exc, Exception) else CLIENT_LEFT, describe_error(exc))
+    def end_unanswered(self, exc: BaseException, read_timeout: type[BaseException] | None = None) -> None:
+        """No response came: the call failed, or the application cancelled it, or its `read_timeout` passed."""
+        if read_timeout is not None and isinstance(exc, read_timeout):
+            self.end(TIMED_OUT, describe_error(exc))
+        else:
+            self.end(FAILED if isinstance(exc, Exception) else CLIENT_LEFT, describe_error(exc))
 
     def defer_end(self) -> None:
-        """The response is being garbage-collected before its end: the call ends at the next chance."""
+        """The response is being garbage-collected before its end. A destructor runs in any thread and must wait for
+        nothing, so the call only joins the queue that `end_dropped_calls` empties.
+        """
         call, self._call = self._call, None
         if call is not None:
             dropped_calls.append(call)

@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-ANSWERED, CUT, CLIENT_LEFT, FAILED = "answered", "cut", "left", "failed"  # The values of `exchange.CallOutcome`.
+# The values of `exchange.CallOutcome`.
+ANSWERED, CUT, CLIENT_LEFT, TIMED_OUT, FAILED = "answered", "cut", "left", "timed_out", "failed"
 # CLIENT_LEFT: the application (for the proxy, its client) closed, dropped or cancelled the call.
 BODY_BYTES_MAX = 64 << 20  # A larger body is forwarded and not kept: the largest legal request is 20 MB.
 

@@ -56,6 +56,7 @@ class PlaybackTransport:
         self._chunks = http1_chunks(method, response)
         self._is_cut = response.is_cut
         self._is_left_early = response.is_left_early
+        self._hold_s = response.hold_s
         self._call = call
         self._protocol: Any = None
         self._loop: Any = None
@@ -72,7 +73,10 @@ class PlaybackTransport:
         self._protocol = connector.ResponseHandler(loop=self._loop)
         self._protocol.connection_made(self)
         self._began = self._loop.time()
-        self._scheduled = self._loop.call_soon(self._deliver)
+        if self._hold_s:  # Until then, aiohttp's own timeouts end the call, or the application does.
+            self._scheduled = self._loop.call_later(self._hold_s, self._end_hold)
+        else:
+            self._scheduled = self._loop.call_soon(self._deliver)
         return connector.Connection(self, req.connection_key, self._protocol, self._loop)
 
     def _deliver(self) -> None:
@@ -102,6 +106,11 @@ class PlaybackTransport:
             self._protocol.data_received(data)
             if self._scheduled is None:
                 self._scheduled = self._loop.call_soon(self._deliver)
+
+    def _end_hold(self) -> None:
+        """The application did not cancel the call: deliver the refusal."""
+        self._call.count_wait_on()
+        self._deliver()
 
     def await_more(self) -> None:
         """The application is about to wait for more: at the end of a stream that it left early, it is broken off."""

@@ -1,7 +1,8 @@
 """Which tests of a child process were collected, which began, and how each ended; and the scopes outside of tests.
 
 In: pytest's own modules, as they are imported; 7 to 9, with and without xdist. Out: reports to the watcher, by the
-node id that `callsite.current_test` has for the calls of a test. Never: imports pytest, or changes a test.
+node id that `callsite.current_test` has for the calls of a test. Never: imports pytest, or changes how a test ends;
+the traceback of a refused call is shortened.
 
     _pytest.runner._update_current_test_var        a test begins, maybe once more
     _pytest.main.Session.pytest_runtest_logreport  a phase of it has ended; under xdist, in the worker and outside
@@ -11,6 +12,7 @@ node id that `callsite.current_test` has for the calls of a test. Never: imports
     _pytest.config.Config.parse                    pytest begins, here or in a worker of xdist
     _pytest.fixtures.pytest_fixture_setup          a fixture is set up
     _pytest.runner.pytest_make_collect_report      a test file is imported
+    _pytest.runner.pytest_runtest_makereport       the error of a test is written down
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 from .callsite import current_test
 from .patches import Hook, Patches
 from .pytest_scopes import OPENED, START, enter_pytest, watch_fixture, watch_import
+from .short_traceback import NOTE, shorten_traceback
 
 BEGAN = "began"
 
@@ -89,8 +92,17 @@ class _PytestEvents:
 
             return watched
 
+        def wrap_report(make_report: Any) -> Any:
+            def watched(item: Any, call: Any) -> Any:
+                report = make_report(item, call)
+                self._shorten_traceback(item, call, report)
+                return report
+
+            return watched
+
         patches.wrap(module, "_update_current_test_var", wrap)
         patches.wrap(module, "pytest_make_collect_report", wrap_import)
+        patches.wrap(module, "pytest_runtest_makereport", wrap_report)
 
     def hook_session(self, module: Any, patches: Patches) -> None:
         def wrap(log: Any) -> Any:
@@ -148,6 +160,18 @@ class _PytestEvents:
         except Exception as exc:  # noqa: BLE001
             self._watcher.add_fault(exc)
             return _end_nothing
+
+    def _shorten_traceback(self, item: Any, call: Any, report: Any) -> None:
+        """Leave the lines of an SDK out of the error of a refused call. Its diff is in the report of the gate."""
+        if not self._watcher.replays or call.excinfo is None or report.outcome != "failed":
+            return
+        try:
+            short = shorten_traceback(call.excinfo, item.config, self._watcher.call_sites.is_application)
+            if short is not None:
+                short.addsection("traceforge", NOTE)
+                report.longrepr = short
+        except Exception as exc:  # noqa: BLE001
+            self._watcher.add_fault(exc)
 
     def _send(self, scope: str, event: str) -> None:
         try:

@@ -17,6 +17,7 @@ from .in_flight_call import HeaderPairs
 
 REFUSED_STATUS = 418  # No SDK tries it again, and no provider sends it; the same as in `traceforge.replay`.
 REFUSED_TYPE = "traceforge_replay_refused"
+WAITS_ON = "the application waits for a response that it did not wait for when the call was recorded"
 BODILESS_STATUSES = (204, 304)
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
@@ -30,6 +31,8 @@ class ReplayedResponse(NamedTuple):
     is_cut: bool = False  # it breaks off after the last chunk
     pace: float = 0.0  # how many times as fast as recorded chunks are handed over; 0: at once
     is_left_early: bool = False  # it is cut because the application left it there when it was recorded
+    hold_s: float = 0.0  # how long the application is given to cancel the call, as it did when it was recorded
+    times_out: bool = False  # it did so by a timeout of its client
 
 
 def make_refusal(reason: str) -> ReplayedResponse:
@@ -65,7 +68,7 @@ async def paced_chunks_async(response: ReplayedResponse) -> AsyncIterator[bytes]
     for due_s, data in _due_chunks(response):
         wait_s = began + due_s - time.monotonic()
         if wait_s > 0:
-            await _sleep(wait_s)
+            await sleep_async(wait_s)
         yield data
 
 
@@ -76,7 +79,7 @@ def _due_chunks(response: ReplayedResponse) -> Iterator[tuple[float, bytes]]:
             yield (t_ms / 1000 / response.pace if response.pace else 0.0), data
 
 
-async def _sleep(seconds: float) -> None:
+async def sleep_async(seconds: float) -> None:
     """Sleep in the event loop that runs, asyncio's or trio's. It is loaded already; we load neither."""
     asyncio: Any = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None:

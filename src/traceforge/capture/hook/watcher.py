@@ -6,7 +6,7 @@ to them. Nothing that they raise reaches the application; in a replay, the call 
     begin_call       every model call, before it is sent                      all
     replay_call      the same call, once its request is complete              those with `replays`
     count_refusal    a call that was refused because replaying it failed      those with `replays`
-    count_cassette_call   a call that vcrpy answered from a cassette          all
+    count_library_answer  a call that a recorder or a mock of the suite answered   all
     note_unseen      traffic that cannot be watched                           those that record
 """
 
@@ -32,11 +32,14 @@ class Watcher:
         """The `ReplayedResponse` (or its fields) to a request; None: the call goes upstream, and is recorded."""
         raise NotImplementedError
 
-    def count_refusal(self, reason: str) -> None:
-        """A call was refused because it could not be replayed."""
+    def count_refusal(self, reason: str, is_deviation: bool = False) -> None:
+        """A call was refused because it could not be replayed.
 
-    def count_cassette_call(self) -> None:
-        """vcrpy answered a call from a cassette, so that nobody compares it."""
+        `is_deviation`: it is approved, and the application waits or reads on where it did not when it was recorded.
+        """
+
+    def count_library_answer(self, library: str) -> None:
+        """A recorder or a mock of the application answered a call, so the gate did not compare it."""
 
     def note_unseen(self, description: str) -> None:
         """Something carries model calls that cannot be watched, such as gRPC."""

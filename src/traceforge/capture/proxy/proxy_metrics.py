@@ -57,23 +57,31 @@ class ProxyMetrics:
         results = {name: count for name, count in recorder_counts.items() if name not in ("waiting", "in_spool")}
         waiting = recorder_counts.get("waiting", 0)
         yield "calls_total", "Calls that ended, by provider and class of status.", self._call_samples()
-        yield "outcomes_total", "Calls that ended, by outcome.", _by("outcome", self.outcomes)
-        yield "in_flight", "Calls in flight.", _one(self.in_flight)
-        yield "connections", "Open client connections.", _one(self.connections)
-        yield "request_bytes_total", "Bytes of request bodies forwarded.", _one(self.request_bytes)
-        yield "response_bytes_total", "Bytes of response bodies forwarded.", _one(self.response_bytes)
-        yield "response_chunks_total", "Chunks of response bodies received.", _one(self.response_chunks)
-        yield "upstream_connections_total", "Connections opened to upstreams.", _one(self.upstream_connections)
-        yield "upstream_retries_total", "Calls sent again over a new connection.", _one(self.upstream_retries)
-        yield "upstream_errors_total", "Calls that an upstream failed, by kind.", _by("kind", self.upstream_errors)
-        yield "refused_total", "Requests that were not forwarded, by status.", _by("status", self.refused)
-        yield "unseen_total", "Upgrades and tunnels, which cannot be recorded.", _one(self.unseen)
-        yield "recording_failures_total", "Failures of recording, by kind.", _by("kind", self.recording_failures)
-        yield "header_problems_total", "TraceForge headers that could not be used.", _one(header_problems)
-        yield "exchanges_total", "Exchanges, by what the recorder did with them.", _by("result", results)
-        yield "exchanges_waiting", "Exchanges on their way to the disk.", _one(waiting)
+        yield "outcomes_total", "Calls that ended, by outcome.", _totals_by("outcome", self.outcomes)
+        yield "in_flight", "Calls in flight.", _total(self.in_flight)
+        yield "connections", "Open client connections.", _total(self.connections)
+        yield "request_bytes_total", "Bytes of request bodies forwarded.", _total(self.request_bytes)
+        yield "response_bytes_total", "Bytes of response bodies forwarded.", _total(self.response_bytes)
+        yield "response_chunks_total", "Chunks of response bodies received.", _total(self.response_chunks)
+        yield "upstream_connections_total", "Connections opened to upstreams.", _total(self.upstream_connections)
+        yield "upstream_retries_total", "Calls sent again over a new connection.", _total(self.upstream_retries)
+        yield (
+            "upstream_errors_total",
+            "Calls that an upstream failed, by kind.",
+            _totals_by("kind", self.upstream_errors),
+        )
+        yield "refused_total", "Requests that were not forwarded, by status.", _totals_by("status", self.refused)
+        yield "unseen_total", "Upgrades and tunnels, which cannot be recorded.", _total(self.unseen)
+        yield (
+            "recording_failures_total",
+            "Failures of recording, by kind.",
+            _totals_by("kind", self.recording_failures),
+        )
+        yield "header_problems_total", "TraceForge headers that could not be used.", _total(header_problems)
+        yield "exchanges_total", "Exchanges, by what the recorder did with them.", _totals_by("result", results)
+        yield "exchanges_waiting", "Exchanges on their way to the disk.", _total(waiting)
         in_spool = recorder_counts.get("in_spool", 0)
-        yield "traces_in_spool", "Traces that are on the disk and not files yet.", _one(in_spool)
+        yield "traces_in_spool", "Traces that are on the disk and not files yet.", _total(in_spool)
 
     def _call_samples(self) -> _Samples:
         return [
@@ -85,11 +93,11 @@ class ProxyMetrics:
 _Samples = list[tuple[dict[str, str], int]]
 
 
-def _one(count: int) -> _Samples:
+def _total(count: int) -> _Samples:
     return [({}, count)]
 
 
-def _by(label: str, counts: Mapping[str, int]) -> _Samples:
+def _totals_by(label: str, counts: Mapping[str, int]) -> _Samples:
     return [({label: name}, count) for name, count in counts.items()]
 
 

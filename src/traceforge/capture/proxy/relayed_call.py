@@ -169,23 +169,26 @@ class RelayedCall:
         """Forward the head of the response, and the part of its body that came with it."""
         self._resend_buffer = None
         self._status = head.status
-        lines = head.lines
         if head.length == CHUNKED and not self._http_minor:
             self._dechunk = True
-            lines = [line for line in lines if not line.lower().startswith((b"transfer-encoding:", b"trailer:"))]
             raw = b"".join(payload)
-        if self._recorded.extra_response_headers:
-            added = [f"{name}: {value}".encode("latin-1") for name, value in self._recorded.extra_response_headers]
-            lines = [*lines, *added]
-        if self._client.decide_close(until_close=head.length == UNTIL_CLOSE):
-            lines = [*lines, b"Connection: close"]
-        first_line = head.first_line
-        if not first_line.startswith(b"HTTP/1.1"):  # The upstream speaks HTTP/1.0; we do not.
-            first_line = b"HTTP/1.1" + first_line[8:]
-        self._client.write(b"\r\n".join((first_line, *lines, b"", raw)))
-        self._recorded.start_response(head.status, tuple(head.headers))
+        is_last = self._client.decide_close(until_close=head.length == UNTIL_CLOSE)
+        is_changed = is_last or self._dechunk or self._recorded.extra_response_headers
+        head_bytes = self._change_head(head, is_last) if is_changed else head.forwarded
+        self._client.write(b"".join((head_bytes, b"\r\n", raw)))
+        self._recorded.start_response(head.status, head.header_pairs)
         if payload:
             self._record_response(payload)
+
+    def _change_head(self, head: ResponseHead, is_last: bool) -> bytes:
+        """The head for a client of HTTP/1.0, for one that asked for TraceForge's headers, or before a close."""
+        first_line, *lines = head.forwarded.split(b"\r\n")[:-1]
+        if self._dechunk:
+            lines = [line for line in lines if not line.lower().startswith((b"transfer-encoding:", b"trailer:"))]
+        lines += [f"{name}: {value}".encode("latin-1") for name, value in self._recorded.extra_response_headers]
+        if is_last:
+            lines.append(b"Connection: close")
+        return b"\r\n".join((first_line, *lines, b""))
 
     def forward_body(self, raw: bytes, payload: list[bytes]) -> None:
         """Forward more of the response's body."""

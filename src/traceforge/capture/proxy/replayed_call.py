@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from traceforge.capture.hook.in_flight_call import BODY_BYTES_MAX
+from traceforge.capture.hook.replayed_response import REFUSED_STATUS, REFUSED_TYPE, WAITS_ON
 from traceforge.capture.proxy.prepared_request import PreparedRequest
 from traceforge.capture.proxy.proxy_metrics import increment
 from traceforge.capture.proxy.relayed_call import RelayedCall
@@ -127,6 +128,9 @@ class ReplayedCall:
 
     def _respond(self, result: ReplayResult, added: Headers) -> None:
         response = result.response
+        if response.cancellation is not None:
+            self._timer = self._state.loop.call_later(response.cancellation.hold_s, self._refuse_waiting_client)
+            return
         framing = self._framing(response, added)
         self._chunked = framing.chunked
         if not (self._state.pace and response.streamed) or framing.bodiless:
@@ -137,6 +141,13 @@ class ReplayedCall:
             return
         self._client.write(write_head(response, framing))
         self._write_due_chunks(response, 0, self._state.loop.time())
+
+    def _refuse_waiting_client(self) -> None:
+        """The client did not leave, as it did when the call was recorded."""
+        self._replay.count_refusal(WAITS_ON, is_deviation=True)
+        increment(self._state.metrics.refused, str(REFUSED_STATUS))
+        self._end(REFUSED_STATUS, CallOutcome.ANSWERED)
+        self._client.on_call_failed(REFUSED_STATUS, REFUSED_TYPE, WAITS_ON)
 
     def _framing(self, response: RecordedResponse, added: Headers) -> ResponseFraming:
         bodiless = is_bodiless(self._request.method, response.status)

@@ -61,8 +61,9 @@ _PROVIDER_CREDENTIAL = (
     rf"(?:\w+_)?(?:(?:{_PROVIDERS})(?:_(?:API|ACCESS|AD|ADMIN|AUTH|CLIENT|HUB|MASTER|SECRET|SERVICE|VIRTUAL))*_"
     r"(?:API)?(?:KEYS?|TOKEN|SECRET|CREDENTIALS?|PASSWORD|PAT|SK)|AZURE_API_KEY)_?[0-9]*"
 )
-# With these a command could forge what redacted values are compared by, or use the proxy of another run.
-_OWN_SECRETS = frozenset({MATCH_KEY_VARIABLE, "TRACEFORGE_PROXY_TOKEN"})
+# With these a command could forge what redacted values are compared by, use the proxy of another run, or approve its
+# own changes in the web view.
+_OWN_SECRETS = frozenset({MATCH_KEY_VARIABLE, "TRACEFORGE_PROXY_TOKEN", "TRACEFORGE_UI_TOKEN"})
 _VALUE_LENGTH_MIN = 16  # A shorter value may be equal by accident.
 
 

@@ -44,14 +44,14 @@ class RequestLines:
 
     def __init__(self) -> None:
         self._start = b""
-        self._rest = b""
+        self._unread = b""
         self._is_unreadable = False
 
     def feed(self, data: bytes) -> tuple[list[tuple[str, str]], bool]:
         """The methods and targets in these bytes, and whether they first show TLS or HTTP/2, which cannot be read."""
-        text = self._rest + data
+        text = self._unread + data
         matches = list(_REQUEST_LINE.finditer(text))
-        self._rest = text[matches[-1].end() - 1 if matches else 0 :][-LINE_BYTES_MAX:]
+        self._unread = text[matches[-1].end() - 1 if matches else 0 :][-LINE_BYTES_MAX:]
         requests = [(match[1].decode("ascii"), match[2].decode("latin-1")) for match in matches]
         self._start += data[: START_BYTES - len(self._start)]
         was_unreadable, self._is_unreadable = self._is_unreadable, self._start.startswith(_UNREADABLE)

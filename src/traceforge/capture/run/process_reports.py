@@ -131,9 +131,9 @@ class ProcessConnection:
             self._reports.suite.add_collection(tests, bool(head["selection"]), selected)
         elif kind == "refused":
             if self._reports._replay is not None:
-                self._reports._replay.count_refusal(str(head["why"]))
-        elif kind == "cassette":
-            self._reports.suite.cassette_calls[str(head["scope"])] += 1
+                self._reports._replay.count_refusal(str(head["why"]), head.get("deviation") is True)
+        elif kind == "answered":
+            self._reports.suite.library_answers[str(head["library"]), str(head["scope"])] += 1
         elif kind in CASSETTE_EVENTS:
             if self._reports._cassettes is not None:
                 CASSETTE_EVENTS[kind](self._reports._cassettes, head, pieces)
@@ -230,6 +230,8 @@ def _response_frame(response: ReplayedResponse) -> bytes:
         "cut": response.is_cut,
         "pace": response.pace,
         "left_early": response.is_left_early,
+        "hold_s": response.hold_s,
+        "times_out": response.times_out,
     }
     return write_frame(head, [data for _, data in response.chunks])
 

@@ -43,7 +43,7 @@ class ProcessScan:
         self._descendants: set[int] = set()
         self._unrelated: set[int] = set()
         self._programs: dict[tuple[str, str], StartedProgram] = {}
-        self._known: set[tuple[str, str]] = set()  # as they were seen: where a stack begins, and a file
+        self._known_starts: set[tuple[str, str]] = set()  # as they were seen: where a stack begins, and a file
         self._latest: dict[int, StartedProgram] = {}  # by process
         self._wordless_scans: Counter[int] = Counter()  # by process
         self._hiding: set[int] = set()  # processes whose file could not be read
@@ -142,7 +142,7 @@ class ProcessScan:
                     self.add_process(pid)
                 self._hiding.add(pid)
                 return
-            if (start, path) in self._known or (start, path) == self._own_program:
+            if (start, path) in self._known_starts or (start, path) == self._own_program:
                 return
             program = read_program(pid)
             if not program.words:  # The kernel is about to lay out the stack, or the program has hidden its words.
@@ -151,7 +151,7 @@ class ProcessScan:
                     return
             if read_status(pid).stack_start == start:  # it did not start another program meanwhile
                 self._forget_first_layout(program)
-                self._known.add((start, path))
+                self._known_starts.add((start, path))
                 self._programs[start, program.name] = program
                 self._latest[pid] = program
 

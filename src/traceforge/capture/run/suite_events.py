@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from traceforge.capture.hook.library_answers import LibraryScope, merge_counts
 from traceforge.capture.hook.pytest_events import BEGAN
 from traceforge.capture.hook.pytest_scopes import BROKEN, OPENED
 
@@ -27,7 +28,7 @@ class SuiteEvents:
     call_workers: dict[str, str] = field(default_factory=dict)  # by the id of a call that went upstream
     collected: set[str] = field(default_factory=set)  # tests
     is_selection: bool = False  # not all collected tests were to run
-    cassette_calls: Counter[str] = field(default_factory=Counter)  # calls that vcrpy answered, by scope
+    library_answers: Counter[LibraryScope] = field(default_factory=Counter)  # calls that other libraries answered
     selected: set[str] = field(default_factory=set)  # tests that were to run, where the process reports them
 
     def add_event(self, scope: str, event: str, worker: str = "") -> None:
@@ -75,7 +76,11 @@ class SuiteEvents:
             self,
             tests=merge_outcomes((name, self.tests[scope]) for name, scope in rename(self.tests)),
             scope_starts=rename_counts(self.scope_starts),
-            cassette_calls=rename_counts(self.cassette_calls),
+            library_answers=merge_counts(
+                (library, name_scope(scope), times)
+                for (library, scope), times in self.library_answers.items()
+                if is_chosen(scope)
+            ),
             broken_scopes={name for name, _ in rename(self.broken_scopes)},
             collected={name for name, _ in rename(self.collected)},
             selected={name for name, _ in rename(self.selected)},

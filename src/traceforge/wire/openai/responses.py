@@ -223,9 +223,9 @@ class ResponseAssembler(StreamAssembler):
     def _add_part(self, kind: str, event: JSONObject) -> bool:
         item = self.items.setdefault(self._index(event, "output_index"), {})
         if kind in ("response.content_part.added", "response.content_part.done"):
-            _put(item, "content", self._index(event, "content_index"), as_object(event.get("part")))
+            _set_part(item, "content", self._index(event, "content_index"), as_object(event.get("part")))
         elif kind in ("response.reasoning_summary_part.added", "response.reasoning_summary_part.done"):
-            _put(item, "summary", self._index(event, "summary_index"), as_object(event.get("part")))
+            _set_part(item, "summary", self._index(event, "summary_index"), as_object(event.get("part")))
         elif kind == "response.output_text.annotation.added":
             part = _part(item, "content", self._index(event, "content_index"))
             part["annotations"] = [*list_objects(part.get("annotations")), event.get("annotation")]
@@ -298,7 +298,7 @@ def _part(item: JSONObject, holder: str, place: int, kind: str = "") -> JSONObje
     return part
 
 
-def _put(item: JSONObject, holder: str, place: int, part: JSONObject) -> None:
+def _set_part(item: JSONObject, holder: str, place: int, part: JSONObject) -> None:
     _part(item, holder, place)
     cast("list[JSON]", item[holder])[min(place, _PLACE_MAX)] = dict(part)
 

@@ -26,8 +26,8 @@ class CountingWatcher(Watcher):
     def begin_call(self, *_: Any) -> None:
         self.begun += 1
 
-    def count_cassette_call(self) -> None:
-        self.cassette_calls += 1
+    def count_library_answer(self, library: str) -> None:
+        self.cassette_calls += library == "vcrpy"
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ class ReplayingWatcher(CountingWatcher):
     def begin_call(self, *_: Any) -> Any:
         return None if self.is_excluded else object()
 
-    def count_refusal(self, reason: str) -> None:
+    def count_refusal(self, reason: str, is_deviation: bool = False) -> None:
         self.refusals.append(reason)
 
 

@@ -1,4 +1,4 @@
-"""A connection of a client of the context server: uvicorn's HTTP protocol behind the limits of our servers.
+"""A connection of a client of the context server or of the web view: uvicorn's HTTP protocol behind our limits.
 
 In: bytes of the client. Out: to uvicorn, one request at a time, each with a head that was validated and has no
 hop-by-hop headers. Never: gives uvicorn a request before the response to the one before is written, reads on where
@@ -10,8 +10,10 @@ Uvicorn has no limit on heads, on the time a head or a client may take, or on th
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
 
+from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -25,18 +27,53 @@ from traceforge.http.server_limits import (
     DISCARDED_BYTES_MAX,
     PIPELINED_BYTES_MAX,
     RETRY_SECONDS,
+    ClientConnections,
     RequestPhase,
+    ServerLimits,
     TooManyCalls,
     peer_address,
 )
 
 SET_AUTHENTICATED = "traceforge.set_authenticated"  # In the scope of a request: a function of a bool.
 
-if TYPE_CHECKING:
-    from traceforge.web.store_application import StoreApplication
+
+class HostCheck(Protocol):
+    """The access rules of an application, as far as they concern the head of a request."""
+
+    def check(self, headers: Mapping[str, str], authority: str = "") -> None:
+        """Check the headers, by lower-case name, and the authority of the target.
+
+        Raises:
+            AccessDenied: this request is not accepted.
+        """
 
 
-class StoreConnection(HttpToolsProtocol):
+class LimitedApplication(Protocol):
+    """An ASGI application, with what its connections have to know of it."""
+
+    @property
+    def access(self) -> HostCheck:
+        """Checks the authority of a target, which uvicorn drops."""
+
+    @property
+    def connections(self) -> ClientConnections[UvicornConnection]:
+        """The connections that are open to it."""
+
+    @property
+    def limits(self) -> ServerLimits:
+        """What one client may take of it."""
+
+    def refuse_connection(self, error: ErrorResponse) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """The headers and the body of the response to a request that the application never sees."""
+
+    def end_streams(self) -> None:
+        """The server stops: end the responses that go on for as long as it runs."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request of a connection."""
+
+
+class UvicornConnection(HttpToolsProtocol):
     """One connection; its requests are served in turn."""
 
     def __init__(
@@ -47,7 +84,7 @@ class StoreConnection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._application = cast("StoreApplication", config.app)
+        self._application = cast("LimitedApplication", config.app)
         self._limits = self._application.limits
         self._reader: HeadReader | None = None  # Of a head that has not arrived completely.
         self._request_body: MessageBody | None = None  # Until all of it has arrived.
@@ -228,7 +265,8 @@ class StoreConnection(HttpToolsProtocol):
         """How far the client has come."""
         if not self._has_sent_head:
             return RequestPhase.FIRST_HEAD
-        is_idle = self._request_body is None and not self.flow.write_paused
+        is_served = self._is_answering and not self._pipelined
+        is_idle = self._request_body is None and not is_served and not self.flow.write_paused
         return RequestPhase.IDLE if is_idle else RequestPhase.IN_REQUEST
 
     def close_if_expired(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""Run the application on a bound socket until a signal arrives.
+"""Run an application on a bound socket until a signal arrives.
 
 Never: accepts connections after a stop signal, cuts off a request that ends in time, or logs anything except the
 application's own lines, which hold no texts of errors.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,20 +18,21 @@ import uvicorn
 from traceforge.http.accept_loop import listen
 from traceforge.http.server_limits import raise_descriptor_limit
 from traceforge.http.serving import run_event_loop, set_on_signals
-from traceforge.web.store_application import StoreApplication
-from traceforge.web.store_connection import StoreConnection
+from traceforge.web.uvicorn_connection import LimitedApplication, UvicornConnection
+
+BackgroundWork = Callable[[], Coroutine[Any, Any, None]]
 
 DRAIN_SECONDS = 10
 _SILENT = logging.CRITICAL + 1  # Uvicorn would log tracebacks with texts of errors, which may quote content.
 
 
-class StoreServer(uvicorn.Server):
+class UvicornServer(uvicorn.Server):
     """A uvicorn server that leaves signals to the caller and reports when it listens."""
 
-    def __init__(self, application: StoreApplication, ready: Callable[[], None]) -> None:
+    def __init__(self, application: LimitedApplication, ready: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
-                application, lifespan="off", http=StoreConnection, ws="none", log_config=None, log_level=_SILENT,
+                application, lifespan="off", http=UvicornConnection, ws="none", log_config=None, log_level=_SILENT,
                 access_log=False, server_header=False, proxy_headers=False,
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             )
@@ -53,8 +54,8 @@ class StoreServer(uvicorn.Server):
         self.started = True
         self._ready()
 
-    def _open_connection(self) -> StoreConnection:
-        return StoreConnection(self.config, self.server_state, self.lifespan.state)
+    def _open_connection(self) -> UvicornConnection:
+        return UvicornConnection(self.config, self.server_state, self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: close the connections whose time is over."""
@@ -63,21 +64,40 @@ class StoreServer(uvicorn.Server):
             connection.close_if_expired(now)
         return await super().on_tick(counter)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the responses that would never end, then wait for the others."""
+        self._application.end_streams()
+        await super().shutdown(sockets)
 
-def serve(application: StoreApplication, sock: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until a signal arrives. Requests in flight may finish; a second signal stops at once."""
-    run_event_loop(_serve(application, sock, ready))
+
+def serve(
+    application: LimitedApplication,
+    sock: socket.socket,
+    ready: Callable[[], None],
+    background: BackgroundWork | None = None,
+) -> None:
+    """Serve until a signal arrives. Requests in flight may finish; a second signal stops at once.
+
+    `background` runs on the event loop for as long as the server, and is cancelled when the server stops.
+    """
+    run_event_loop(_serve(application, sock, ready, background))
 
 
-async def _serve(application: StoreApplication, sock: socket.socket, ready: Callable[[], None]) -> None:
+async def _serve(
+    application: LimitedApplication,
+    sock: socket.socket,
+    ready: Callable[[], None],
+    background: BackgroundWork | None,
+) -> None:
     raise_descriptor_limit(application.limits.connections)
-    server = StoreServer(application, ready)
+    server = UvicornServer(application, ready)
     asyncio.get_running_loop().set_exception_handler(_ignore_loop_error)
     stop, hurry = asyncio.Event(), asyncio.Event()
     set_on_signals(stop, hurry)
     tasks = [asyncio.create_task(_set_when(stop, server, "should_exit"))]
     tasks.append(asyncio.create_task(_set_when(hurry, server, "force_exit")))
-    tasks.append(asyncio.create_task(application.delete_expired_periodically()))
+    if background is not None:
+        tasks.append(asyncio.create_task(background()))
     try:
         await server.serve(sockets=[sock])
     except asyncio.CancelledError:  # Ctrl-C, on a loop without signal handlers (Windows).
@@ -87,7 +107,7 @@ async def _serve(application: StoreApplication, sock: socket.socket, ready: Call
             task.cancel()
 
 
-async def _set_when(event: asyncio.Event, server: StoreServer, name: str) -> None:
+async def _set_when(event: asyncio.Event, server: UvicornServer, name: str) -> None:
     await event.wait()
     setattr(server, name, True)
 
