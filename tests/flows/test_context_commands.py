@@ -295,6 +295,24 @@ def test_a_deleted_session_names_the_purge_that_removes_its_content(tmp_path: Pa
     )
 
 
+def test_a_snapshot_of_a_deleted_session_is_shown_compared_and_rendered(tmp_path: Path) -> None:
+    """Its events cannot be read any more, so its blocks have no text; the prompt still has."""
+    session = run_json("session", "create", cwd=tmp_path)["id"]
+    run("event", "append", session, "--content", "Why?", cwd=tmp_path)
+    one = run_json("snapshot", "create", session, cwd=tmp_path)["id"]
+    run("event", "append", session, "--content", "Because.", cwd=tmp_path)
+    two = run_json("snapshot", "create", session, cwd=tmp_path)["id"]
+    run("session", "delete", session, cwd=tmp_path)
+
+    shown = run("snapshot", "blocks", one, cwd=tmp_path).out.splitlines()
+    (block,) = run_json("snapshot", "blocks", one, cwd=tmp_path)["data"]
+
+    assert (2, "    (deleted)") == (len(shown), shown[1])
+    assert not {"content", "content_base64"} & block.keys()
+    assert "1 same, 1 added" == run("diff", one, two, cwd=tmp_path, code=1).out.splitlines()[-1]
+    assert "Why?" in run("snapshot", "render", one, "--provider", "openai", cwd=tmp_path).out
+
+
 def test_expired_content_is_purged_by_a_command(tmp_path: Path) -> None:
     """It prints the receipt; any other command that opens the database would do it too."""
     (tmp_path / "number.txt").write_text("4711")

@@ -52,9 +52,9 @@ class ModelClients:
         timeout_s: float = TIMEOUT_S,
         traces_dir: str | None = None,
     ) -> None:
-        self._given = dict(upstreams or {})
+        self._upstreams = dict(upstreams or {})
         self._traces_dir = traces_dir  # None: that of the project.
-        self._kept = recorder  # The caller's, who closes it.
+        self._caller_recorder = recorder  # The caller's, who closes it.
         self._recorder: Recorder | None = None
         self._engine: Engine | None = None
         self._loaded: LoadedConfig | None = None
@@ -65,11 +65,11 @@ class ModelClients:
     @property
     def configured_upstreams(self) -> Mapping[str, str]:
         """The addresses that the caller gave."""
-        return dict(self._given)
+        return dict(self._upstreams)
 
     def find_upstream(self, provider: str) -> str:
         """The address of a provider; "" for its public one."""
-        return self._given.get(provider) or os.environ.get(UPSTREAM_VARIABLE + provider.upper(), "")
+        return self._upstreams.get(provider) or os.environ.get(UPSTREAM_VARIABLE + provider.upper(), "")
 
     def start_call(
         self,
@@ -79,8 +79,11 @@ class ModelClients:
         *,
         session_id: str = "",
         stream: bool = False,
+        timeout_s: float | None = None,
     ) -> ModelCall:
         """A call that has not begun; the trace it becomes belongs to `session_id`.
+
+        `timeout_s` is its time limit, if not that of all calls.
 
         Raises:
             StoreRefused: the provider is not configured as it must be.
@@ -102,7 +105,9 @@ class ModelClients:
         def begin(method: str, url: str, headers: Headers) -> InFlightCall:
             return engine.begin(method, url, headers, Caller(session_id=session_id), has_traceforge_headers=False)
 
-        return adapter.prepare_call(messages, parameters, stream=stream, timeout_s=self.timeout_s, begin=begin)
+        return adapter.prepare_call(
+            messages, parameters, stream=stream, timeout_s=timeout_s or self.timeout_s, begin=begin
+        )
 
     @contextmanager
     def running(self, name: str, cancel: Callable[[], object]) -> Iterator[None]:
@@ -131,9 +136,9 @@ class ModelClients:
     def take(self, exchange: Exchange) -> None:
         """A call has ended: for the engine alone."""
         with self._lock:
-            if self._kept is None and self._recorder is None:
+            if self._caller_recorder is None and self._recorder is None:
                 self._recorder = open_recorder(self._load_config())
-            recorder = self._kept or self._recorder
+            recorder = self._caller_recorder or self._recorder
         assert recorder is not None
         recorder.take(exchange)
 

@@ -89,7 +89,7 @@ def test_every_model_call_has_a_trace(store: Store, upstream: Upstream) -> None:
     response = store.create_response(NewResponse(model="openai/m", session_id=session.id, input="One?"))
     failed = store.create_response(NewResponse(model="openai/m", session_id=session.id, input="Two?"))
 
-    recorder = store.models._kept
+    recorder = store.models._caller_recorder
     assert isinstance(recorder, MemoryRecorder)
     assert [response.trace_id, failed.trace_id] == [exchange.id for exchange in recorder.exchanges]
     assert {session.id} == {exchange.caller.session_id for exchange in recorder.exchanges}

@@ -11,9 +11,9 @@ from traceforge.canon import JSON
 from traceforge.cli.context.context_options import with_client
 from traceforge.cli.output import print_json
 from traceforge.context.api.client_blocks import open_blocks
+from traceforge.context.api.client_events import list_own_events
 from traceforge.context.api.store_client import Client
 from traceforge.context.compiler.block_diff import BlockChangeKind, diff_blocks
-from traceforge.context.model.objects import Branch, Event
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import block_change_lines, branch_graph_lines
 from traceforge.terminal import print_text
@@ -29,7 +29,7 @@ def log(client: Client, session_id: str, as_json: bool) -> None:
     origin. Colours are used on a terminal only.
     """
     branches = list(client.iterate_branches(session_id))
-    events = _own_events(client, session_id, branches)
+    events = list_own_events(client, session_id, branches)
     if as_json:
         drawn: list[JSON] = [
             {**msgspec.to_builtins(branch), "events": [msgspec.to_builtins(event) for event in events[branch.id]]}
@@ -39,22 +39,6 @@ def log(client: Client, session_id: str, as_json: bool) -> None:
         return
     colours = sys.stdout is not None and sys.stdout.isatty()
     print_text("\n".join(branch_graph_lines(branches, events, colours=colours)), colour=colours)
-
-
-def _own_events(client: Client, session_id: str, branches: list[Branch]) -> dict[str, list[Event]]:
-    """The events that each branch appended itself, without those it inherited."""
-    events: dict[str, list[Event]] = {}
-    for branch in branches:
-        own: list[Event] = []
-        after = branch.forked_from_event_id
-        while True:
-            page = client.list_events(session_id, branch.id, limit=100, after=after)
-            own += page.data
-            if not page.has_more:
-                break
-            after = page.data[-1].id
-        events[branch.id] = own
-    return events
 
 
 @click.command()

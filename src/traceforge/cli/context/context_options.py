@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple, cast
-from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -18,22 +17,25 @@ from traceforge.addresses import upstream_problem
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, load_config
-from traceforge.context.api.http_transport import HTTP_HOSTS_VARIABLE
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
+from traceforge.context.api.project_client import (
+    DB_VARIABLE,
+    DEFAULT_FILE,
+    connect_to_server,
+    find_named_database,
+    find_server_address,
+    project_database,
+)
 from traceforge.context.api.store_client import Client
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.context.storage.database import find_database_file
 from traceforge.errors import NotJSON, StoreRefused, StoreUnavailable
-from traceforge.files import STATE_DIR, ignore_folder_in_git, make_private_folder, read_file
+from traceforge.files import ignore_folder_in_git, make_private_folder, read_file
 from traceforge.report.context_text import field_lines
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import one_line, print_text
-
-DB_VARIABLE = "TRACEFORGE_CONTEXT_DB"
-API_KEY_VARIABLE = "TRACEFORGE_CONTEXT_API_KEY"
-DEFAULT_FILE = os.path.join(STATE_DIR, "context.db")
 
 _GROUPS_OF_KINDS = {  # of the kinds whose `list` needs no other id
     "API key": "api-key",
@@ -134,14 +136,13 @@ def _hint_at_list(db: str) -> Iterator[None]:
 
 def find_database(db: str) -> str:
     """The database from --db, from the environment, or the project's own."""
-    database = db or os.environ.get(DB_VARIABLE, "")
-    return database or os.path.join(_load_config().project, DEFAULT_FILE)
+    return find_named_database(db) or project_database(_load_config().project)
 
 
 def find_or_prepare_database(db: str) -> str:
     """As `find_database`; creates the folder of the project's own database, where it is missing."""
     database = find_database(db)
-    if not db and not os.environ.get(DB_VARIABLE) and not os.path.lexists(database):
+    if not find_named_database(db) and not os.path.lexists(database):
         make_private_folder(os.path.dirname(database))
         ignore_folder_in_git(os.path.dirname(database))
     return database
@@ -167,15 +168,13 @@ def open_client(db: str, keys_file: str, project: str, *, may_create: bool) -> I
         StoreUnavailable: the database cannot be used; or its file does not exist, and `may_create` is false.
     """
     database = find_or_prepare_database(db) if may_create else find_database(db)
-    address = database.strip(" \t\r\n\"'")  # As in a variable that was read from a file with quotes.
-    if address.lower().startswith(("http://", "https://")):
+    address = find_server_address(database)
+    if address is not None:
         if keys_file or project:
             raise click.UsageError(
                 "Omit --keys and --project: a server has its own keyring, and the API key selects the project."
             )
-        client = Client.connect(
-            address, api_key=os.environ.get(API_KEY_VARIABLE), allow_http=_is_allowed_http_host(address)
-        )
+        client = connect_to_server(address)
     else:
         if not may_create:
             _require_store(database, db)
@@ -183,15 +182,6 @@ def open_client(db: str, keys_file: str, project: str, *, may_create: bool) -> I
         client = Client.open(database, keys=keys_file or None, project_id=project or None, traces_dir=traces)
     with client:
         yield client
-
-
-def _is_allowed_http_host(address: str) -> bool:
-    """Whether the environment names the host of a server as one that gets the API key unencrypted."""
-    hosts = os.environ.get(HTTP_HOSTS_VARIABLE, "").split(",")
-    try:
-        return urlsplit(address).hostname in [host.strip().lower() for host in hosts if host.strip()]
-    except ValueError:  # The client says what is wrong with it.
-        return False
 
 
 def _require_store(database: str, db: str) -> None:

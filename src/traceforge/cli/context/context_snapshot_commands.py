@@ -95,7 +95,8 @@ def blocks(client: Client, snapshot_id: str, limit: int, after: str | None, as_j
     """Show the blocks of a snapshot with their text.
 
     They are in the order in which a model sees them. With --json, each block also has its `content`, or
-    `content_base64` if it is bytes. A block whose artifact was deleted has neither.
+    `content_base64` if it is bytes. A block whose artifact or session was deleted has neither; `render`
+    still shows it.
     """
     page = client.list_blocks(snapshot_id, limit=limit, after=after)
     contents = {block.block_id: block for block in open_contents(client, snapshot_id, page.data)}

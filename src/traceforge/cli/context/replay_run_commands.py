@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -23,15 +22,15 @@ from traceforge.cli.context.context_options import (
 )
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.progress import ProgressLine
+from traceforge.cli.shared_page import html_option, write_shared_page
 from traceforge.context.api.store_client import Client
 from traceforge.context.comparison.ray_engine import RayEngine
 from traceforge.context.comparison.replay_worker import create_replay_run, execute_run, resume_replay_runs
 from traceforge.context.model.inputs import NewReplayRun
 from traceforge.context.model.objects import Progress, ReplayRun
-from traceforge.files import write_atomic
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import field_lines
-from traceforge.report.replay_run_report import replay_html, replay_lines
+from traceforge.report.replay_run_report import replay_lines
 from traceforge.terminal import print_text
 
 _ENDED = (Progress.COMPLETED, Progress.FAILED, Progress.CANCELED)
@@ -100,23 +99,17 @@ def resume(client: Client, run_id: str, upstreams: tuple[str, ...], as_json: boo
 
 @replay.command()
 @click.argument("run_id", metavar="RUN")
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path),
-    default=None,
-    metavar="FILE",
-    help="Write the report as a page to FILE.",
-)
+@html_option
 @with_client
-def report(client: Client, run_id: str, html: Path | None, as_json: bool) -> None:
+def report(client: Client, run_id: str, html: str, as_json: bool) -> None:
     """Show the report of a run.
 
-    The page is one file that loads nothing else.
+    With --html, the page that `traceforge ui` shows is written to FILE as well.
     """
     run_report = client.get_replay_report(run_id)
     value = cast("JSONObject", msgspec.to_builtins(run_report))
-    if html is not None:
-        write_atomic(str(html), replay_html(value).encode(), mode=0o600)
+    if html:
+        write_shared_page(html, "context", "replay-runs", run_id, context_client=client)
     print_result(run_report, lambda _: replay_lines(value), as_json)
 
 

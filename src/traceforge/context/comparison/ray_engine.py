@@ -43,18 +43,18 @@ class RayEngine:
 
     def run(
         self, load: Callable[[int], ItemRequests | None], positions: Sequence[int], concurrency: int,
-        take: Callable[[ItemAnswers], bool],
+        store_answers: Callable[[ItemAnswers], bool],
     ) -> None:  # fmt: skip
         queued_positions = list(reversed(positions))
         while (queued_positions or self._running_tasks) and not self._stopped:
             while queued_positions and len(self._running_tasks) < concurrency:
-                work = load(queued_positions.pop())
-                if work is not None:
-                    self._running_tasks.append(self._task.remote(*self._client_settings, encode_msgpack(work)))
+                requests = load(queued_positions.pop())
+                if requests is not None:
+                    self._running_tasks.append(self._task.remote(*self._client_settings, encode_msgpack(requests)))
             finished_tasks, self._running_tasks = self._ray.wait(self._running_tasks, num_returns=1, timeout=1.0)
             for task in finished_tasks:
                 answers = decode_msgpack(self._ray.get(task), ItemAnswers)
-                if not take(answers):
+                if not store_answers(answers):
                     self.stop()
 
     def stop(self) -> None:

@@ -76,23 +76,23 @@ class ItemAnswers(Struct, frozen=True):
 
 
 def run_item(
-    models: ModelClients, item: ItemRequests, hold: Callable[[ModelCall], object] | None = None
+    models: ModelClients, item: ItemRequests, add_call: Callable[[ModelCall], object] | None = None
 ) -> ItemAnswers:
     """Do one item; every engine uses this function."""
-    fresh = None if item.fresh is None else run_lane(models, item.fresh, hold)
-    return ItemAnswers(item.position, fresh, run_lane(models, item.candidate, hold))
+    fresh = None if item.fresh is None else run_lane(models, item.fresh, add_call)
+    return ItemAnswers(item.position, fresh, run_lane(models, item.candidate, add_call))
 
 
 def run_lane(
-    models: ModelClients, request: LaneRequest, hold: Callable[[ModelCall], object] | None = None
+    models: ModelClients, request: LaneRequest, add_call: Callable[[ModelCall], object] | None = None
 ) -> LaneAnswer:
-    """Call the model and wait for its answer. A failure is an answer with an `error`; `hold` gets the call."""
+    """Call the model and wait for its answer. A failure is an answer with an `error`; `add_call` gets the call."""
     try:
         call = models.start_call(request.target, request.messages, request.parameters, session_id=request.session_id)
     except StoreRefused as exc:
         return LaneAnswer(request.target, error=exc.reason)
-    if hold is not None:
-        hold(call)
+    if add_call is not None:
+        add_call(call)
     try:
         response = check_response(call.wait())
     except ProviderFailed as exc:

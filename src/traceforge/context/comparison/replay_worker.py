@@ -59,9 +59,9 @@ class ReplayEngine(Protocol):
         load: Callable[[int], ItemRequests | None],
         positions: Sequence[int],
         concurrency: int,
-        take: StoreAnswers,
+        store_answers: StoreAnswers,
     ) -> None:
-        """Do the items at these positions, `concurrency` at once; `load` gives requests, `take` stores answers."""
+        """Do the items at these positions, `concurrency` at once; `load` gives requests."""
         ...
 
     def stop(self) -> None:
@@ -74,64 +74,64 @@ class ThreadEngine:
 
     def __init__(self, models: ModelClients) -> None:
         self._models = models
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._lock = threading.Lock()
-        self._flying: set[ModelCall] = set()
+        self._calls_in_flight: set[ModelCall] = set()
 
     def run(
         self,
         load: Callable[[int], ItemRequests | None],
         positions: Sequence[int],
         concurrency: int,
-        take: StoreAnswers,
+        store_answers: StoreAnswers,
     ) -> None:
         with ThreadPoolExecutor(concurrency, "traceforge-replay") as pool:
 
-            def one(position: int) -> None:
-                work = None if self._over.is_set() else load(position)
-                if work is None:
+            def run_position(position: int) -> None:
+                requests = None if self._stopped.is_set() else load(position)
+                if requests is None:
                     return
-                answers = self._run_item(work)
-                if not self._over.is_set() and not take(answers):
+                answers = self._run_item(requests)
+                if not self._stopped.is_set() and not store_answers(answers):
                     self.stop()
 
-            async def everything() -> None:
-                room = asyncio.Semaphore(concurrency)
+            async def run_all() -> None:
+                slots = asyncio.Semaphore(concurrency)
                 loop = asyncio.get_running_loop()
 
-                async def bounded(position: int) -> None:
-                    async with room:
-                        if not self._over.is_set():
-                            await loop.run_in_executor(pool, one, position)
+                async def run_in_slot(position: int) -> None:
+                    async with slots:
+                        if not self._stopped.is_set():
+                            await loop.run_in_executor(pool, run_position, position)
 
                 async with asyncio.TaskGroup() as group:
                     for position in positions:
-                        group.create_task(bounded(position))
+                        group.create_task(run_in_slot(position))
 
-            asyncio.run(everything())
+            asyncio.run(run_all())
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
         with self._lock:
-            flying = list(self._flying)
-        for call in flying:
+            calls = list(self._calls_in_flight)
+        for call in calls:
             call.cancel()
 
-    def _run_item(self, work: ItemRequests) -> ItemAnswers:
+    def _run_item(self, requests: ItemRequests) -> ItemAnswers:
         calls: list[ModelCall] = []
 
-        def hold(asking: ModelCall) -> None:
-            calls.append(asking)
+        def add_call(call: ModelCall) -> None:
+            calls.append(call)
             with self._lock:
-                self._flying.add(asking)
-            if self._over.is_set():
-                asking.cancel()
+                self._calls_in_flight.add(call)
+            if self._stopped.is_set():
+                call.cancel()
 
         try:
-            return run_item(self._models, work, hold)
+            return run_item(self._models, requests, add_call)
         finally:
             with self._lock:
-                self._flying.difference_update(calls)
+                self._calls_in_flight.difference_update(calls)
 
 
 def execute_run(store: Store, run_id: str, engine: ReplayEngine | None = None) -> ReplayRun:
@@ -195,15 +195,15 @@ def _work_on_run(store: Store, run_id: str, engine: ReplayEngine) -> None:
     queued_positions = [row.position for row in rows if row.status == Progress.QUEUED.value]
     item = _Trajectory(store, run, rows) if run.mode == "trajectory" else _SingleTurns(store, run, rows)
 
-    def take(answers: ItemAnswers) -> bool:
+    def store_answers(answers: ItemAnswers) -> bool:
         result = item.item_result(answers)
         return store.write(lambda tx: replay_runs.store_item(tx, rows[answers.position], result))
 
     if run.mode == "trajectory":
         for position in queued_positions:  # In order: each turn builds on the answers of the one before.
-            engine.run(item.item_requests, [position], 1, take)
+            engine.run(item.item_requests, [position], 1, store_answers)
     else:
-        engine.run(item.item_requests, queued_positions, run.concurrency, take)
+        engine.run(item.item_requests, queued_positions, run.concurrency, store_answers)
     if all(row.status != Progress.QUEUED.value for row in store.read(lambda tx: replay_runs.list_items(tx, run_id))):
         store.write(lambda tx: replay_runs.finish_run(tx, run_id))
 

@@ -5,7 +5,7 @@ Never: compares contents: an event was brought before where the store has record
 
 A branch has the events on its path. It also has the events that these were copied from (`rebased_from`), and the
 whole path of each head that a checkpoint or a summary was merged from (`merged_from`), with all that such a path has.
-A checkpoint of an earlier version brought no text, so it does not count.
+A checkpoint that an earlier version of TraceForge wrote brought no text, so it does not count.
 A copy of an event that the target has is nothing new, nor is a checkpoint of such events.
 """
 
@@ -83,7 +83,7 @@ class _KnownEvents:
         while waiting:
             rows = list(event_rows(self._tx, self._cover(waiting.pop()), _LINKS))
             copied = {row.rebased_from for row in rows} - {None}
-            # A checkpoint of an earlier version has no text: nothing of the branch came with it.
+            # One without a text, of an earlier version of TraceForge, brought nothing of the branch.
             heads = {row.merged_from for row in rows if row.payload_ref is not None} - {None}
             self.load_places(copied | heads)
             for event_id in copied:
@@ -95,7 +95,7 @@ class _KnownEvents:
             waiting += [self._path_to(head) for head in last_heads.values()]
 
     def _cover(self, path: Path) -> Path:
-        """Add a path; the part of it that was not known before."""
+        """Count the events of a path as known; return the part of it that was not known before."""
         unknown: Path = []
         for segment in path:
             covered_up_to = self._known_up_to.get(segment.branch_id, 0)

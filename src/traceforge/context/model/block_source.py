@@ -67,8 +67,3 @@ def content_digest(content: JSON | bytes) -> Digest:
     if isinstance(content, bytes):
         return digest_bytes(content)
     return digest_text(content) if isinstance(content, str) else digest_canonical(content)
-
-
-def event_source(block_id: str, event_type: EventType, content: JSON | bytes) -> BlockSource:
-    """The block that an event becomes; `content` is the artifact's where the event refers to one."""
-    return BlockSource(block_id, event_role(event_type), kind_of(event_type, content), content_digest(content))

@@ -134,12 +134,12 @@ def kv_compatibility_key(materialization: str, runtime: Runtime) -> Digest:
             ("engine_version", runtime.engine_version),
             ("parallel_topology", runtime.parallel_topology),
             ("kv_dtype", runtime.kv_dtype),
-            ("kv_block_size", _whole(runtime.kv_block_size)),
+            ("kv_block_size", _optional_number_text(runtime.kv_block_size)),
             ("isolation_namespace", runtime.isolation_namespace),
-            ("purge_generation", _whole(runtime.purge_generation)),
+            ("purge_generation", _optional_number_text(runtime.purge_generation)),
         ],
     )
 
 
-def _whole(value: JSON) -> str | None:
+def _optional_number_text(value: JSON) -> str | None:
     return number_text(value) if isinstance(value, int | float) else None

@@ -108,7 +108,7 @@ def resolve_release(tx: StoreTransaction, model: str, param: str = "model") -> R
             reason="not_found",
             status=404,
             param=param,
-            hint="Create it first, or name a target directly, as provider/model.",
+            hint="Create it (`traceforge context alias create`), or name a model as PROVIDER/MODEL: openai/gpt-4.1.",
         )
     return get_release(tx, row.live_release_id)
 

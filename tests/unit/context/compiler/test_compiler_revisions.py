@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.json_texts import fuzz
+from traceforge.canon import JSON
 from traceforge.context.compiler.block_manifest import manifest_digest, prefix_digests
 from traceforge.context.compiler.compiler_revisions import DEFAULT_REVISION, REVISIONS, compile_sources, find_compiler
 from traceforge.context.compiler.compiler_state import CompilerState
-from traceforge.context.model.block_source import BlockSource, content_digest, event_role, event_source, kind_of
+from traceforge.context.model.block_source import BlockSource, content_digest, event_role, kind_of
 from traceforge.context.model.objects import ArtifactType, EventType
 from traceforge.errors import StoreRefused, StoreUnavailable
 
@@ -27,6 +28,11 @@ sources = st.builds(
     st.integers(0, 5).map(lambda number: content_digest(str(number))),
 )
 source_lists = st.lists(sources, max_size=12)
+
+
+def _event_block(event_type: EventType, content: JSON | bytes) -> BlockSource:
+    kind = kind_of(event_type, content)
+    return BlockSource("blk_" + "0" * 26, event_role(event_type), kind, content_digest(content))
 
 
 def _sha256(data: bytes) -> str:
@@ -218,8 +224,8 @@ def test_the_role_of_every_event_is_decided() -> None:
 
 def test_a_text_is_not_the_value_that_is_written_the_same() -> None:
     """Equal bytes have equal digests; the kind tells text, JSON and bytes apart."""
-    values: list[object] = ['{"a":1}', {"a": 1}, b'{"a":1}']
-    sources = [event_source("blk_" + "0" * 26, EventType.NOTE, value) for value in values]  # type: ignore[arg-type]
+    values: list[JSON | bytes] = ['{"a":1}', {"a": 1}, b'{"a":1}']
+    sources = [_event_block(EventType.NOTE, value) for value in values]
 
     assert 1 == len({source.content_digest for source in sources})
     assert ["note", "note+json", "note+binary"] == [source.kind for source in sources]
@@ -229,7 +235,7 @@ def test_a_text_is_not_the_value_that_is_written_the_same() -> None:
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_events_are_folded_as_they_are_made(revision: str) -> None:
     """Also those whose type is a member of an enum: its kind is a plain text, which a state can hold."""
-    sources = [event_source("blk_" + "0" * 26, event_type, "x") for event_type in EventType]
+    sources = [_event_block(event_type, "x") for event_type in EventType]
     compiler = find_compiler(revision)
 
     assert {str} == {type(source.kind) for source in sources}

@@ -187,9 +187,9 @@ def test_a_runtime_is_read_from_json() -> None:
     ("text", "problem", "param"),
     [
         ('{"engin": "vllm"}', r"\$\.engin: unknown field", "engin"),
-        ('{"kv_block_size": "16"}', r"\$\.kv_block_size", "kv_block_size"),
-        ('{"kv_block_size": 0}', r"\$\.kv_block_size", "kv_block_size"),
-        ('{"kv_block_size": 1.5}', r"\$\.kv_block_size", "kv_block_size"),
+        ('{"kv_block_size": "16"}', r"\$\.kv_block_size: must be number or null, got string", "kv_block_size"),
+        ('{"kv_block_size": 0}', r"\$\.kv_block_size: must be at least 1, got 0", "kv_block_size"),
+        ('{"kv_block_size": 1.5}', r"\$\.kv_block_size: must be a whole number, got 1\.5", "kv_block_size"),
         ('{"purge_generation": -1}', r"\$\.purge_generation", "purge_generation"),
         ('{"model_revision": 3}', r"\$\.model_revision", "model_revision"),
         ("[]", "object", None),

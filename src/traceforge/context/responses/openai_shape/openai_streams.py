@@ -37,7 +37,7 @@ class ChatFrames:
     def __init__(self, heading: AnswerHeading, request: OpenAIRequest) -> None:
         self._head = chat_head(heading, "chat.completion.chunk")
         self._usage: JSONObject = {"usage": None} if request.include_usage else {}
-        self._spoken = ""
+        self._sent_text = ""
 
     def start(self) -> list[StreamFrame]:
         """The chunk with the role."""
@@ -45,16 +45,16 @@ class ChatFrames:
 
     def text(self, piece: str) -> list[StreamFrame]:
         """The chunk of a text."""
-        self._spoken += piece
+        self._sent_text += piece
         return [self._chunk({"content": piece})] if piece else []
 
     def finish(self, answer: OpenAIAnswer) -> list[StreamFrame]:
         """The rest of the answer, the finish reason, the usage if it was requested, and `[DONE]`."""
         frames: list[StreamFrame] = []
-        plain = _with_streamed_text(answer, self._spoken).plain()
+        plain = _with_streamed_text(answer, self._sent_text).plain()
         content = as_text(plain["content"])
-        if content.startswith(self._spoken):
-            frames += self.text(content.removeprefix(self._spoken))
+        if content.startswith(self._sent_text):
+            frames += self.text(content.removeprefix(self._sent_text))
         if isinstance(plain["refusal"], str):
             frames.append(self._chunk({"refusal": plain["refusal"]}))
         calls = list_objects(plain.get("tool_calls"))
@@ -78,9 +78,9 @@ class ResponseFrames:
 
     def __init__(self, heading: AnswerHeading, request: OpenAIRequest) -> None:
         self._heading = heading
-        self._asked = request
+        self._request = request
         self._number = 0
-        self._spoken = ""
+        self._sent_text = ""
         self._opened = False
         (self._item,) = list_objects(
             response_object(heading, request, _NOTHING)["output"]
@@ -99,12 +99,12 @@ class ResponseFrames:
         if not self._opened:
             frames += [*self._open(0, self._item), *self._open_part(0, 0, self._item)]
             self._opened = True
-        self._spoken += piece
+        self._sent_text += piece
         return [*frames, self._delta("output_text", self._item, 0, 0, piece)]
 
     def finish(self, answer: OpenAIAnswer) -> list[StreamFrame]:
         """The rest of each item, and the complete response."""
-        body = response_object(self._heading, self._asked, _with_streamed_text(answer, self._spoken))
+        body = response_object(self._heading, self._request, _with_streamed_text(answer, self._sent_text))
         frames = [
             frame
             for place, item in enumerate(list_objects(body["output"]))
@@ -118,7 +118,7 @@ class ResponseFrames:
         return [self._event("response.failed", response=failed)]
 
     def _body(self, answer: OpenAIAnswer, status: str) -> JSONObject:
-        body = response_object(self._heading, self._asked, answer)
+        body = response_object(self._heading, self._request, answer)
         return {**body, "status": status, "output": [], "usage": None}
 
     def _event(self, kind: str, **fields: JSON) -> StreamFrame:
@@ -152,7 +152,7 @@ class ResponseFrames:
             text = as_text(part[field])
             unsent_text = text
             if opened and number == 0:
-                unsent_text = text.removeprefix(self._spoken) if text.startswith(self._spoken) else ""
+                unsent_text = text.removeprefix(self._sent_text) if text.startswith(self._sent_text) else ""
             else:
                 yield from self._open_part(place, number, item)
             if unsent_text:
