@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from flows.test_read_only_commands import list_files
 from support.command import COMMAND, CommandResult
 from support.flaky_server import FlakyServer, Refusal, flaky_server
 from support.gate_project import CONFIG, Site
@@ -79,7 +80,7 @@ def test_an_estimate_comes_first_and_without_a_terminal_nothing_is_sent(site: Si
     assert "no price is declared for claude-sonnet-5" in ran.err
     assert "pass --yes" in ran.err
     assert before == site.server.served
-    assert not list((site.folder / ".ai-tests" / "check-live").iterdir())
+    assert not (site.folder / ".ai-tests" / "check-live").exists()
 
 
 def test_a_declared_price_is_part_of_the_estimate(site: Site) -> None:
@@ -126,6 +127,7 @@ def test_ten_runs_that_differ_give_the_verdict(site: Site, flaky: FlakyServer) -
 
     assert 1 == printed.code
     assert printed.out.startswith(VERDICT)
+    assert "   the approved answer in 5 of 10 runs: a true rate of 22 % to 78 % fits\n" in printed.out
     assert "   A: 5 runs, the approved answer\n   B: 5 runs, differs from word " in printed.out
     assert 10 == printed.out.count("fp_0b5e55ed10")
     assert ("varies", 5, [5, 5]) == (
@@ -144,7 +146,10 @@ def test_ten_runs_that_differ_give_the_verdict(site: Site, flaky: FlakyServer) -
 def test_ten_runs_that_agree_are_green(site: Site) -> None:
     ran = check(site, "--runs", "10", "--concurrency", "8")
 
-    assert (0, f"GREEN: {SNAPSHOTS} snapshots checked live, {SNAPSHOTS} the same\n") == (ran.code, ran.out)
+    rate = "a true rate of 74 % or more fits each"
+    agreement = f"all 10 runs of {SNAPSHOTS} snapshots gave the approved answer: {rate}"
+    summary = f"GREEN: {SNAPSHOTS} snapshots checked live, {SNAPSHOTS} the same"
+    assert (0, f"{agreement}\n{summary}\n") == (ran.code, ran.out)
 
 
 def test_target_and_model_replace_the_recorded_ones(site: Site, flaky: FlakyServer) -> None:
@@ -385,7 +390,7 @@ def test_a_tree_that_was_tampered_with_sends_nothing(site: Site) -> None:
 @pytest.mark.parametrize(("typed", "code", "calls"), [("n", 130, 0), ("y", 0, 1)])
 def test_on_a_terminal_the_user_confirms_and_sees_progress(site: Site, typed: str, code: int, calls: int) -> None:
     """Nothing is sent before the user agrees."""
-    before = site.server.served
+    before, files = site.server.served, list_files(site.folder)
     leader, follower = pty.openpty()
     environ = {**{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, **site.environ()}
     with subprocess.Popen(
@@ -403,6 +408,7 @@ def test_on_a_terminal_the_user_confirms_and_sees_progress(site: Site, typed: st
     assert "Make these calls? [y/N]" in printed
     assert ("nothing was sent" in printed, "interrupted" in printed) == (calls == 0, False)
     assert ("asking: 0 of 1 …" in printed) == (calls == 1)
+    assert (files == list_files(site.folder)) == (calls == 0)
 
 
 def _read_from(terminal: int) -> bytes:
@@ -426,5 +432,8 @@ def test_a_record_of_several_runs_gives_the_verdict(site: Site, flaky: FlakyServ
     assert 1 == varying.code, varying.err
     assert "❌ Non-deterministic behavior detected" in varying.err
     assert "   1/2 runs produced different outputs" in varying.err
+    assert (
+        "   the answer of the first run again in 0 of 1 further run: a true rate of 95 % or less fits" in varying.err
+    )
     assert 0 == reported.code, reported.err
     assert "⚠️ Non-deterministic behavior detected" in reported.err

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from traceforge.report.diff_text import comparison_text
-from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, table
+from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, rate_range, table
 from traceforge.snapshots.live.live_plan import CostEstimate, LiveCall, LivePlan, list_cleartext_hosts
 from traceforge.snapshots.live.live_verdict import (
     AnswerCluster,
@@ -19,6 +19,7 @@ from traceforge.snapshots.live.live_verdict import (
     LiveVerdict,
     first_divergence,
 )
+from traceforge.statistics.rate_interval import exact_interval
 from traceforge.terminal import one_line
 
 WORD_LENGTH_MAX = 40
@@ -63,6 +64,7 @@ def verdict_lines(results: Sequence[CheckedCall], *, strict: bool, colour: bool 
             yield from _difference_lines(result, strict=strict, colour=colour)
         if result.verdict is LiveVerdict.UNCHECKED or result.failed:
             yield from _unchecked_lines(result)
+    yield from _agreement_lines(results)
     yield _summary_line(results, strict=strict)
 
 
@@ -74,20 +76,37 @@ def _difference_lines(result: CheckedCall, *, strict: bool, colour: bool) -> Ite
     yield f"   {result.different_runs}/{len(result.answers)} runs {sentence}"
     yield "   → CI fails" if fails else f"   → {PROMPT_ONLY}: reported, not a failure"
     yield f"   {result.approved.id}, {_call_site(result)}"
+    if result.runs > 1:
+        approved = result.approved_count
+        yield f"   the approved answer in {approved.passed} of {count(approved.runs, 'run')}: {_true_rate(result)}"
     for number, cluster in enumerate(result.clusters):
-        yield f"   {_letter(number)}: {count(len(cluster.runs), 'run')}, {_cluster(cluster)}"
+        yield f"   {answer_letter(number)}: {count(len(cluster.runs), 'run')}, {_cluster(cluster)}"
     changed = next(cluster for cluster in result.clusters if not cluster.is_approved)
     yield from (f"   {line}".rstrip() for line in comparison_text(changed.comparison, colour=colour).split("\n"))
     if result.runs > 1:
         yield from (f"   {line}" for line in _runs_table(result))
 
 
+def _agreement_lines(results: Sequence[CheckedCall]) -> Iterator[str]:
+    """What several runs that agree say about the runs to come."""
+    same = [result for result in results if result.verdict is LiveVerdict.SAME and result.runs > 1]
+    if same:
+        snapshots = f" of {len(same)} snapshots" if len(same) > 1 else ""
+        each = " each" if len(same) > 1 else ""
+        yield f"all {same[0].runs} runs{snapshots} gave the approved answer: {_true_rate(same[0])}{each}"
+
+
+def _true_rate(result: CheckedCall) -> str:
+    return f"a true rate of {rate_range(exact_interval(result.approved_count))} fits"
+
+
 def _cluster(cluster: AnswerCluster) -> str:
     first = first_divergence(cluster.comparison)
-    return "the approved answer" if first is None else _divergence(first)
+    return "the approved answer" if first is None else divergence_text(first)
 
 
-def _divergence(first: Divergence) -> str:
+def divergence_text(first: Divergence) -> str:
+    """Where an answer first differs from the approved one, in words."""
     if first.word is None:
         return f"differs at {one_line(first.path)}: {one_line(first.after)}"
     return f"differs from word {first.word} on: {_word(first.after)} instead of {_word(first.before)}"
@@ -102,7 +121,7 @@ def _runs_table(result: CheckedCall) -> Iterator[str]:
     rows = [
         [
             str(answer.run),
-            _letter(result.cluster_of(answer.run)),
+            answer_letter(result.cluster_of(answer.run)),
             one_line(answer.model) or "-",
             one_line(answer.system_fingerprint) or "-",
             f"{answer.tokens:.0f}" if answer.tokens is not None else "-",
@@ -113,7 +132,7 @@ def _runs_table(result: CheckedCall) -> Iterator[str]:
     return table(["RUN", "ANSWER", "MODEL", "FINGERPRINT", "TOKENS", "MS"], rows)
 
 
-def _letter(number: int) -> str:
+def answer_letter(number: int) -> str:
     """A, B, … Z, then numbers."""
     return chr(ord("A") + number) if number < 26 else str(number + 1)
 

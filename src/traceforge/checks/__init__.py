@@ -1,0 +1,1 @@
+"""Checks of behaviour that may vary: test files, assertions, runs, and their results."""

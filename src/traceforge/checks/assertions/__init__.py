@@ -1,0 +1,1 @@
+"""What an assertion means: an answer in, whether it holds and why out."""

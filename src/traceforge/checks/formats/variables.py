@@ -1,0 +1,53 @@
+"""`{{variables}}` in the texts of a check, filled with the values of a case.
+
+In: a JSON value and the values of variables. Out: the value with them filled in. Never: evaluates anything, or fills
+what a value brought: a value that has `{{name}}` in it stays as it is.
+
+A text that is nothing but one variable becomes its value with its type: `"{{amount}}"` is a number, if the case has
+one. Inside a longer text, a value is written as text, and an object or array as JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from traceforge.canon import JSON, json_path
+from traceforge.shape import ShapeProblem
+from traceforge.wire.unified import json_text
+
+_VARIABLE = re.compile(r"\{\{[ \t]*([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*\}\}")
+
+
+def fill_variables(value: JSON, variables: Mapping[str, JSON]) -> JSON:
+    """Fill the variables in every text; those that are unknown stay."""
+    if isinstance(value, dict):
+        return {key: fill_variables(member, variables) for key, member in value.items()}
+    if isinstance(value, list):
+        return [fill_variables(item, variables) for item in value]
+    return _fill_text(value, variables) if isinstance(value, str) else value
+
+
+def find_unknown_variables(value: JSON, variables: Mapping[str, JSON], path: str = "$") -> Iterator[ShapeProblem]:
+    """A problem for every variable that has no value."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from find_unknown_variables(member, variables, json_path(path, key))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from find_unknown_variables(item, variables, json_path(path, place))
+    elif isinstance(value, str):
+        for name in dict.fromkeys(_VARIABLE.findall(value)):
+            if name not in variables:
+                listed = ", ".join(sorted(variables)) or "none"
+                yield ShapeProblem(path, f"the case has no variable {name}; it has: {listed}")
+
+
+def _fill_text(text: str, variables: Mapping[str, JSON]) -> JSON:
+    if (match := _VARIABLE.fullmatch(text)) and match[1] in variables:
+        return variables[match[1]]
+    return _VARIABLE.sub(lambda match: _as_text(variables[match[1]]) if match[1] in variables else match[0], text)
+
+
+def _as_text(value: JSON) -> str:
+    return value if isinstance(value, str) else json_text(value)

@@ -1,0 +1,1 @@
+"""Which checks run, on which answers, and with which result."""

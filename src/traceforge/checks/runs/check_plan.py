@@ -1,0 +1,162 @@
+"""Which checks will run: files are found and read, data sets expanded, tags selected.
+
+In: paths and tags. Out: checks ready to run, and a finding for everything that cannot. Never: passes over a file or a
+case that it cannot read, follows a link in a folder, or reads a data set outside of the project.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.checks.assertions.evaluation import find_assertion_problems
+from traceforge.checks.formats.assertion_types import assertion_tag
+from traceforge.checks.formats.check_file import (
+    FILE_BYTES_MAX,
+    CheckDefinition,
+    list_check_findings,
+    make_check,
+    read_check_file,
+)
+from traceforge.checks.formats.check_types import CaseFile, CaseTraces, Check
+from traceforge.checks.formats.data_sets import CASES_RULE, DATA_BYTES_MAX, read_cases
+from traceforge.errors import CannotRead, InvalidFile
+from traceforge.files import list_folder, read_file
+from traceforge.findings import Finding
+
+CHECKS_DIR = ".ai-checks"
+SUFFIXES = (".yaml", ".yml")
+_OUTSIDE_HINT = "Keep the data set in the project, beside its check file."
+
+ListTraceCases = Callable[[CaseTraces], list[JSONObject]]
+
+
+class PlannedCheck(NamedTuple):
+    """One check that will run: a check of a file, or one case of it."""
+
+    definition: CheckDefinition
+    check: Check
+    case: str = ""  # such as `case 3`
+
+    @property
+    def id(self) -> str:
+        """`.ai-checks/refund.yaml::refund is offered[case 3]`"""
+        return f"{self.definition.file}::{self.title}"
+
+    @property
+    def title(self) -> str:
+        """`refund is offered[case 3]`"""
+        return self.check.name + (f"[{self.case}]" if self.case else "")
+
+    def to_json(self) -> JSONObject:
+        """The check as `check list --json` prints it."""
+        return {
+            "id": self.id,
+            "file": self.definition.file,
+            "line": self.definition.mark.line,
+            "name": self.check.name,
+            "case": self.case,
+            "tags": [*self.check.tags],
+            "assertions": [assertion_tag(assertion) for assertion in self.check.assertions],
+        }
+
+
+class CheckPlan(NamedTuple):
+    """The checks that will run, what is wrong with others, and how many there were before tags selected."""
+
+    checks: Sequence[PlannedCheck]
+    findings: Sequence[Finding]
+    total: int
+
+
+def make_plan(project: str, paths: Sequence[str], tags: Set[str], list_trace_cases: ListTraceCases) -> CheckPlan:
+    """Read the checks of these files and folders; without any, those of the project.
+
+    Raises:
+        MissingExtra: a package is not installed that check files, or an assertion, need.
+        CannotRead: a folder cannot be read.
+    """
+    checks: list[PlannedCheck] = []
+    findings: list[Finding] = []
+    total = 0
+    for path, is_named in _find_files(paths or [os.path.relpath(os.path.join(project, CHECKS_DIR))]):
+        try:
+            definitions = read_check_file(read_file(path, follow_links=is_named, bytes_max=FILE_BYTES_MAX), path)
+        except CannotRead as exc:
+            findings.append(exc.finding(path))
+            continue
+        except InvalidFile as exc:
+            findings += exc.findings
+            continue
+        total += len(definitions)
+        for definition in definitions:
+            if tags and not tags & set(definition.tags):
+                continue
+            try:
+                checks += _expand(definition, project, list_trace_cases)
+            except CannotRead as exc:
+                findings.append(exc.finding(path))
+            except InvalidFile as exc:
+                findings += exc.findings
+    return CheckPlan(checks, findings, total)
+
+
+def _find_files(paths: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Every check file, and whether a person named it."""
+    for path in paths:
+        if os.path.isdir(path):
+            yield from ((file, False) for file in _walk(path))
+        elif os.path.lexists(path) or os.path.basename(path) != CHECKS_DIR:  # Not the default, which may be missing.
+            yield path, True
+
+
+def _walk(folder: str) -> Iterator[str]:
+    for entry in list_folder(folder):
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path)
+        elif entry.name.lower().endswith(SUFFIXES):
+            yield entry.path
+
+
+def _expand(definition: CheckDefinition, project: str, list_trace_cases: ListTraceCases) -> list[PlannedCheck]:
+    """The checks of a definition: one, or one for each case."""
+    cases = definition.cases
+    if cases is None:
+        return [_plan(definition, None, "")]
+    rows = _read_rows(definition, cases, project, list_trace_cases)
+    return [_plan(definition, row, f"case {number}") for number, row in enumerate(rows, 1)]
+
+
+def _read_rows(
+    definition: CheckDefinition, cases: CaseFile | CaseTraces | list[JSONObject], project: str,
+    list_trace_cases: ListTraceCases,
+) -> list[JSONObject]:  # fmt: skip
+    if isinstance(cases, list):
+        return cases
+    if isinstance(cases, CaseTraces):
+        rows = list_trace_cases(cases)
+        if not rows:
+            message = f"no trace matches {cases.traces!r}, so the check {definition.name!r} has no case"
+            raise InvalidFile((_finding(definition, message, "See: traceforge trace list"),))
+        return rows
+    folder = os.path.dirname(definition.file)
+    path = os.path.join(folder, cases.file)
+    roots = [os.path.join(os.path.realpath(root), "") for root in (project, folder or ".")]
+    if not os.path.realpath(path).startswith(tuple(roots)):
+        raise InvalidFile((_finding(definition, "its data set is outside of the project", _OUTSIDE_HINT),))
+    return read_cases(read_file(path, follow_links=False, bytes_max=DATA_BYTES_MAX), path)
+
+
+def _plan(definition: CheckDefinition, variables: Mapping[str, JSON] | None, case: str) -> PlannedCheck:
+    check = make_check(definition, variables, case)
+    problems = list(find_assertion_problems(check.assertions, "$.assertions"))
+    if problems:
+        raise InvalidFile(tuple(list_check_findings(definition, problems, case)))
+    return PlannedCheck(definition, check, case)
+
+
+def _finding(definition: CheckDefinition, message: str, hint: str) -> Finding:
+    mark = definition.mark
+    return Finding(definition.file, f"line {mark.line} column {mark.column}", CASES_RULE, message, hint)

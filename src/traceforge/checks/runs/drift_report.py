@@ -1,0 +1,158 @@
+"""Two stored reports of `traceforge check run --json`, compared assertion by assertion.
+
+In: the bytes of both. Out: for each assertion whether it holds less often in the second one. Never: counts a run
+that could not be checked, or an answer that both reports hold as two.
+
+An assertion is the same in both reports if its check has the same file and name, and its own name is the same.
+Cases of a data set are paired by their number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Set
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+from traceforge.canon import JSON, JSONObject, parse_json
+from traceforge.checks.assertions.outcome import Verdict
+from traceforge.conversion import convert
+from traceforge.errors import CannotRead, NotJSON
+from traceforge.findings import ExitCode
+from traceforge.shape import find_problems
+from traceforge.statistics.rate_interval import RateCount
+from traceforge.statistics.run_comparison import AssertionComparison, RunComparison, compare_runs
+
+REPORT_BYTES_MAX = 500_000_000
+_HINT = "Write it with: traceforge check run --json > FILE"
+_TRACE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")  # other references may name several answers
+
+
+class StoredAssertion(Struct, frozen=True):
+    """One assertion about one run, as a report has it."""
+
+    name: str
+    verdict: Literal["passed", "failed", "unchecked"]
+
+
+class StoredRun(Struct, frozen=True):
+    """One run of a report."""
+
+    reference: str
+    assertions: list[StoredAssertion]
+
+
+class StoredCheck(Struct, frozen=True):
+    """One check of a report."""
+
+    file: str
+    name: str
+    case: str
+    runs: list[StoredRun]
+    rate: dict[str, Any] | None = None  # of a check with a pass rate, whose runs may have stopped early
+
+
+class StoredReport(Struct, frozen=True):
+    """What is read of a report; it has more fields."""
+
+    checks: list[StoredCheck]
+
+    @property
+    def answers(self) -> frozenset[str]:
+        """The traces that it looked at."""
+        references = {run.reference for check in self.checks for run in check.runs}
+        return frozenset(reference for reference in references if _TRACE_ID.match(reference))
+
+
+class CheckDriftReport(NamedTuple):
+    """What changed between two reports."""
+
+    comparison: RunComparison
+    shared_answers: int  # that both reports hold, and that count in the first one alone
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """1 for a drop, else 3 if something was not compared or no drop could have shown, else 0."""
+        if self.comparison.drops:
+            return ExitCode.FINDINGS
+        is_checked = self.comparison.assertions and not self.comparison.unchecked
+        return ExitCode.OK if is_checked else ExitCode.UNCHECKED
+
+    def to_json(self) -> JSONObject:
+        return {
+            "exit_code": int(self.exit_code),
+            "alpha": self.comparison.alpha,
+            "shared_answers": self.shared_answers,
+            "assertions": [_comparison_json(entry) for entry in self.comparison.assertions],
+        }
+
+
+def read_report(data: bytes, path: str) -> StoredReport:
+    """Read a report.
+
+    Raises:
+        CannotRead: it is not a report of `check run --json`.
+    """
+    try:
+        value = parse_json(data)
+    except NotJSON as exc:
+        raise CannotRead(path, f"not a report of checks: {exc.message}", hint=_HINT) from None
+    problems = find_problems(value, StoredReport)
+    if problems:
+        place = f"{problems[0].message} at {problems[0].path}"
+        raise CannotRead(path, f"not a report of checks: {place}", hint=_HINT)
+    return convert(value, StoredReport)
+
+
+def compare_reports(before: StoredReport, after: StoredReport, alpha: float) -> CheckDriftReport:
+    """Compare every assertion of two reports."""
+    shared = before.answers & after.answers
+    stopped = {
+        name
+        for check in (*before.checks, *after.checks)
+        if check.rate is not None
+        for name, _, _ in _list_verdicts(check)
+    }
+    comparison = compare_runs(_count_runs(before, frozenset()), _count_runs(after, shared), alpha, stopped)
+    return CheckDriftReport(comparison, len(shared))
+
+
+def _count_runs(report: StoredReport, left_out: Set[str]) -> dict[str, dict[str, RateCount]]:
+    """How many runs passed, by assertion and case."""
+    counts: dict[str, dict[str, RateCount]] = {}
+    for check in report.checks:
+        for name, reference, verdict in _list_verdicts(check):
+            cases = counts.setdefault(name, {})
+            count = cases.setdefault(check.case, RateCount(0, 0))
+            if verdict != Verdict.UNCHECKED and reference not in left_out:
+                cases[check.case] = RateCount(count.passed + (verdict == Verdict.PASSED), count.runs + 1)
+    return counts
+
+
+def _list_verdicts(check: StoredCheck) -> Iterator[tuple[str, str, str]]:
+    """The name of each assertion, the run, and the verdict; assertions of one name in a run are numbered."""
+    for run in check.runs:
+        name_counts: Counter[str] = Counter()
+        for assertion in run.assertions:
+            name_counts[assertion.name] += 1
+            number = f" ({name_counts[assertion.name]})" if name_counts[assertion.name] > 1 else ""
+            yield f"{check.file}::{check.name}: {assertion.name}{number}", run.reference, assertion.verdict
+
+
+def _comparison_json(entry: AssertionComparison) -> JSON:
+    difference = entry.difference
+    return {
+        "assertion": entry.name,
+        "verdict": entry.verdict.value,
+        "before": {"passed": entry.before.passed, "runs": entry.before.runs},
+        "after": {"passed": entry.after.passed, "runs": entry.after.runs},
+        "cases": entry.cases,
+        "cases_left_out": entry.cases_left_out,
+        "change": difference.change if difference is not None else None,
+        "low": difference.interval.low if difference is not None else None,
+        "high": difference.interval.high if difference is not None else None,
+        "chance": entry.chance,
+        "corrected_chance": entry.corrected_chance,
+    }

@@ -1,0 +1,199 @@
+"""`traceforge check`: assertions about answers that may vary."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import closing
+
+import click
+
+from traceforge.canon import JSONObject
+from traceforge.checks.assertions.answer import FailedCall
+from traceforge.checks.assertions.judge_assertions import EvaluationTools
+from traceforge.checks.formats.data_sets import CASES_MAX
+from traceforge.checks.runs.check_plan import CHECKS_DIR, CheckPlan, make_plan
+from traceforge.checks.runs.check_proposal import make_file_name, propose_check, propose_data_set, write_proposal
+from traceforge.checks.runs.check_results import CheckReport
+from traceforge.checks.runs.check_run import replay_checks, run_checks_live
+from traceforge.checks.runs.live_answers import LiveAnswers
+from traceforge.checks.runs.recorded_answers import RecordedAnswers
+from traceforge.checks.runs.stored_reports import store_check_report
+from traceforge.cli.check_drift_command import drift
+from traceforge.cli.check_live_command import CONCURRENCY_MAX, confirm_calls
+from traceforge.cli.ci_report_files import write_ci_reports
+from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
+from traceforge.cli.lazy_group import SuggestingGroup
+from traceforge.cli.output import json_option, print_json, print_json_list, refuse_in_ci
+from traceforge.cli.progress import show_progress
+from traceforge.cli.project import load_project
+from traceforge.cli.shared_page import PAGE_MODE
+from traceforge.cli.trace_options import open_store
+from traceforge.config import LoadedConfig, current_folder
+from traceforge.context.model_calls import ModelClients
+from traceforge.errors import CannotWrite, NotFound
+from traceforge.files import write_atomic
+from traceforge.findings import exit_code
+from traceforge.redact.redactor import Redactor
+from traceforge.report.check_report import build_check_report, check_html
+from traceforge.report.check_text import check_lines, list_lines
+from traceforge.report.finding_locations import FindingLocator
+from traceforge.report.text_format import count, finding_lines
+from traceforge.statistics.pass_rate import RUNS_MAX
+from traceforge.terminal import one_line, print_text
+
+_files_argument = click.argument("files", nargs=-1, metavar="[FILES]")
+_tag_option = click.option("--tag", "tags", multiple=True, help="Use only checks with this tag; repeatable.")
+
+
+@click.group("check", cls=SuggestingGroup)
+def check_group() -> None:
+    """Run checks of answers that may vary; propose new ones."""
+
+
+check_group.add_command(drift)
+
+
+@check_group.command()
+@_files_argument
+@_tag_option
+@click.option("--replay/--live", "is_replay", default=True,
+              help="Use recorded answers (the default), or ask the models again.")  # fmt: skip
+@click.option("--runs", type=click.IntRange(1, RUNS_MAX), default=None, metavar="N",
+              help="Make at most N live runs of each check.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1, CONCURRENCY_MAX), default=4, show_default=True, metavar="K",
+              help="Run at most K live checks at a time.")  # fmt: skip
+@click.option("--max-cost", type=click.FloatRange(0, min_open=True), default=None, metavar="X",
+              help="Stop live runs when they have cost X, by the prices of the configuration.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Skip the question before live runs; required without a terminal.")
+@click.option("--html", metavar="FILE", default="", help="Write the report to FILE as a page.")
+@report_options
+@json_option
+def run(
+    files: tuple[str, ...], tags: tuple[str, ...], is_replay: bool, runs: int | None, jobs: int,
+    max_cost: float | None, yes: bool, html: str, junit: str, sarif: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Run the checks in FILES, or all of .ai-checks.
+
+    A check names an answer, and what must hold for it. With --replay, answers come from traces, sessions and approved
+    snapshots, and nothing is sent. With --live, the request of each check is sent to its model: that costs money, so
+    the command asks first. Each live answer becomes a trace.
+
+    Exit code 1: an assertion does not hold, or a check file breaks a rule. Exit code 3: something could not be
+    checked: there is no answer, the provider failed, the runs do not decide a pass rate, or no check matches.
+    """
+    if is_replay and (runs is not None or max_cost is not None):
+        raise click.UsageError("--runs and --max-cost are about live runs: add --live.")
+    loaded = load_project()
+    redactor = Redactor.from_config(loaded.config)
+    with open_store() as (store, _):
+        recorded = RecordedAnswers(loaded, store)
+        plan = _load_plan(loaded, files, tags, recorded)
+        sys.path.append(loaded.project)  # for functions that checks name; last, so that it replaces no module
+        report = replay_checks(plan, recorded, redactor, show_progress) if is_replay else None
+        requests = {} if is_replay else {planned.id: recorded.find_request(planned.check) for planned in plan.checks}
+    if report is None:
+        print_text(f"{count(len(plan.checks), 'check')} will ask their models", err=True)
+        confirm_calls(yes, [])
+        with closing(ModelClients()) as clients:
+            live = LiveAnswers(loaded, clients, requests, environ=os.environ, runs=runs or 0, max_cost=max_cost)
+            report = run_checks_live(plan, live, redactor, jobs, show_progress)
+    _store_report(loaded, report, "replay" if is_replay else "live", redactor)
+    _write_reports(loaded, report, html, junit, sarif)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        print_text("\n".join(check_lines(report)))
+    raise click.exceptions.Exit(int(report.exit_code))
+
+
+@check_group.command("list")
+@_files_argument
+@_tag_option
+@json_option
+def list_checks(files: tuple[str, ...], tags: tuple[str, ...], as_json: bool) -> None:
+    """List the checks in FILES, or all of .ai-checks."""
+    loaded = load_project()
+    with open_store() as (store, _):
+        plan = make_plan(loaded.project, files, set(tags), RecordedAnswers(loaded, store).list_cases)
+    if plan.findings:
+        print_text(finding_lines(plan.findings), err=True)
+    elif not plan.checks:
+        print_text(f"no checks; write one into {CHECKS_DIR}/: traceforge schema check", err=True)
+    if as_json:
+        print_json_list([check.to_json() for check in plan.checks])
+    else:
+        print_text("\n".join(list_lines(plan.checks)))
+    raise click.exceptions.Exit(int(exit_code(plan.findings)))
+
+
+@check_group.command()
+@click.option("--from-trace", "trace", metavar="ID", default="", help="Propose a check of the answer of this trace.")
+@click.option("--from-session", "session", metavar="ID", default="",
+              help="Propose a check of a session: its last text, and every tool call.")  # fmt: skip
+@click.option("--from-traces", "query", metavar="QUERY", default=None,
+              help="Propose a check of many traces, with a data set: words, and filters: model:gpt-*.")  # fmt: skip
+@click.option("--sample", type=click.IntRange(1, CASES_MAX), default=50, show_default=True, metavar="N",
+              help="Use at most N of the traces, chosen at random.")  # fmt: skip
+@click.option("--name", default="", help="Set the name of the check and of its file.")
+def new(trace: str, session: str, query: str | None, sample: int, name: str) -> None:
+    """Propose a check file for recorded answers.
+
+    The file is written to .ai-checks. Each proposed assertion holds for the recorded answers; you decide which of
+    them matter. An existing file is not overwritten.
+    """
+    refuse_in_ci("check new")
+    if sum((bool(trace), bool(session), query is not None)) != 1:
+        raise click.UsageError("Name one of --from-trace, --from-session and --from-traces.")
+    loaded = load_project()
+    tools = EvaluationTools(Redactor.from_config(loaded.config))
+    title = name or f"proposed {trace or session or query}"
+    file = make_file_name(title)
+    with open_store() as (store, _):
+        recorded = RecordedAnswers(loaded, store)
+        if query is not None:
+            proposal = propose_data_set(title, f"{file}.jsonl", recorded.read_cases(query), sample, tools)
+        else:
+            run = recorded.read_trace(trace) if trace else recorded.read_session(session)
+            source: JSONObject = {"session": run.reference} if session else {"trace_id": run.reference}
+            answer = run.answers if isinstance(run.answers, FailedCall) else run.answers[0]
+            proposal = propose_check(title, source, answer, tools)
+    for path in write_proposal(loaded.project, file, proposal):
+        print_text(f"written: {one_line(os.path.relpath(path))}")
+
+
+def _load_plan(
+    loaded: LoadedConfig, files: tuple[str, ...], tags: tuple[str, ...], recorded: RecordedAnswers
+) -> CheckPlan:
+    """The checks in these files with these tags.
+
+    Raises:
+        NotFound: there are none, so a run would check nothing.
+    """
+    plan = make_plan(loaded.project, files, set(tags), recorded.list_cases)
+    if not plan.checks and not plan.findings:
+        if plan.total:
+            raise NotFound(f"no check has the tag {' or '.join(tags)}", hint="See: traceforge check list")
+        where = ", ".join(files) or CHECKS_DIR
+        raise NotFound(f"there is no check in {where}", hint=f"Write one into {CHECKS_DIR}/: traceforge schema check")
+    return plan
+
+
+def _store_report(loaded: LoadedConfig, report: CheckReport, mode: str, redactor: Redactor) -> None:
+    try:
+        store_check_report(loaded.project, report, mode, redactor)
+    except CannotWrite as exc:  # The result counts, also without its history.
+        print_text(one_line(f"the report of these checks was not stored: {exc.message}"), err=True)
+
+
+def _write_reports(loaded: LoadedConfig, report: CheckReport, html: str, junit: str, sarif: str) -> None:
+    """Write the files that were asked for.
+
+    Raises:
+        CannotWrite: a file cannot be written.
+    """
+    if html:
+        write_atomic(html, check_html(report).encode(), mode=PAGE_MODE)
+    if is_ci_report_wanted(junit, sarif):
+        locator = FindingLocator(loaded.project, current_folder())
+        write_ci_reports(build_check_report(report, locator), junit, sarif)
