@@ -38,6 +38,14 @@ class Row(NamedTuple):
         return f"  {self.title:<46} {times:<62} {self.goal:<28} {verdict}"
 
 
+class GoalRow(Row):
+    """A row without a peer: a score, or a speed with an absolute goal."""
+
+    def text(self) -> str:
+        """The row as it is printed."""
+        return f"  {self.title:<46} {self.peer_name:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
+
+
 class Note(NamedTuple):
     """A line between the rows; `met` is False where something did not run."""
 

@@ -30,6 +30,7 @@ BENCHMARKS = (
     "plugin",
     "context",
     "chat",
+    "ui",
 )
 
 

@@ -110,9 +110,8 @@ def proxy_process(project: Path, upstreams: Mapping[str, str], *arguments: str) 
             process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+        process.kill()  # Nothing happens to a process that has ended; its pipes are closed in any case.
+        process.communicate()
 
 
 class Application:

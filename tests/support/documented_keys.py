@@ -22,7 +22,7 @@ dckr_oat_{w32} dp.pt.{a43} dp.ct.{a43} dp.st.dev.{a43} dp.sa.{a43} dp.scim.{a43}
 figd_{w40} figp_{w44} figo_{w40} figu_{w40} flb_live_{a20} shltm_{w40} FLWSECK-{h32}-X FLWSECK_TEST-{h32}-X
 fo1_{w43} fm2_{b120} fio-u-{w64} na1.{b100} ghp_{a36} gho_{a36} ghu_{a36} ghs_{a36} ghr_{a36} github_pat_{a22}_{a59}
 glpat-{w20} glpat-{w27}.01.{l9} gloas-{h64} gldt-{w20} glft-{w20} glffct-{w20} glimt-{w25} glagent-{w50} glptt-{h40}
-GR1348941{w20} glrt-{w20} glcbt-{h4}_{w20} glsoat-{w20} live_{a40} AIzaSy{w33} ya29.{w60} glc_eyJ{b100}
+GR1348941{w20} glrt-{w20} glrtr-{w41} glcbt-{h4}_{w20} glsoat-{w20} live_{a40} AIzaSy{w33} ya29.{w60} glc_eyJ{b100}
 glsa_{a32}_{h8} gsk_{a52} HRKU-AA{w58} pat-eu1-{id} pat-na1-{id} hf_{a34} api_org_{s34} s-s4t2ud-{h64}
 u-s4t2af-{h64} ico-{a32}
 pk_{h34} pk_{a6}_{h34} lsv2_pt_{h32}_{h10} lsv2_sk_{h32}_{h10} api-{id} sdk-{id} lin_api_{a40} live_{h35} test_{h35}
@@ -46,6 +46,9 @@ gcntfy-{l12}-{id}-{id} db-{a29} AstraCS:{a24}:{h64} apk_user_{b120} cog_{l52} PR
 eyJrIjoi{b48} Mid-server-{w24} os_v2_app_{l103} api_live.{a32} api_live_us.{a32} pina_{a32} prf_{a32} ucat_{a30}
 unkey_{a28} vtwn_{a38} waka_{id} t1.{a8}.{w86} tfp_{w40}.{w18} figr_{w40} cosmo_{h32} pgar_{a27} sq0idb-{w22}
 sandbox-sq0idb-{w22} sandbox_{w40} SUA{u55} TlRMTVNTUAAD{b120} {h32}.{a24} {a32}-us36 {l11}AAAAAAAAAA{l43}
+1PRK-{u4}-{u4}-{u4}-{u4}-{u4}-{u4}-{u4}-{u4}-{u4}-{u4}-{u4}-{u4}-{u4} PMAT-{a26} ddo_{a36} FLWSECK_TEST{h12}
+packagist_ack_{h30} packagist_acs_{h64} packagist_out_{h68} packagist_uut_{h68} key_{l64} ek_{h32} GOOG1E{u55}
+GOOG1E{u18} 00D{a12}!AQ{w90} live_{a27}
 NTk3MjQzOTIyNTAwO{b27} 6LfKq2ZdAAAAA{w27} {id}:{h32} AAAAAAAAAAAAAAAAAAAAAM{a92}
 """
 TEMPLATES = _FORMATS.split()

@@ -105,7 +105,7 @@ FAULTS = [
           200, "cut", "cut", streaming=True),
     Fault("no-end-of-stream", Steps(STREAM + chunk(FIRST) + chunk(SECOND) + b"0\r\n\r\n"),
           200, "answered", "cut", streaming=True, recorded=FIRST + SECOND),
-    Fault("stall-before-head", Steps("stall"), 0, "failed", "none"),
+    Fault("stall-before-head", Steps("stall"), 0, "timed_out", "none"),
     Fault("stall-mid-stream", Steps(STREAM + chunk(FIRST), "await", "stall"),
           200, "cut", "cut", streaming=True, recorded=FIRST),
     Fault("not-http", Steps(b"SSH-2.0-OpenSSH_9.2\r\n", "pause", "close"), 0, "failed", "none"),

@@ -57,9 +57,8 @@ def start_proxy(folder: Path, *arguments: str, **variables: str) -> Iterator[sub
     try:
         yield process
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+        process.kill()  # Nothing happens to a process that has ended; its pipes are closed in any case.
+        process.communicate()
 
 
 @contextmanager

@@ -24,8 +24,8 @@ from traceforge.context.model.inputs import NewApiKey
 from traceforge.http.serving import bind_socket, socket_url
 from traceforge.web.request_log import RequestLog
 from traceforge.web.store_application import StoreApplication
-from traceforge.web.store_server import StoreServer
 from traceforge.web.store_service import StoreService
+from traceforge.web.uvicorn_server import UvicornServer
 
 SECONDS_MAX = 30.0
 
@@ -60,7 +60,7 @@ def run_server(
     site = StoreApplication(service, "127.0.0.1", RequestLog(log.append), **options)
     sock = bind_socket("127.0.0.1", 0)
     ready = threading.Event()
-    server = StoreServer(site, ready.set)
+    server = UvicornServer(site, ready.set)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])), daemon=True)
     thread.start()
     assert ready.wait(SECONDS_MAX)

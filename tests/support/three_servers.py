@@ -1,4 +1,5 @@
-"""The proxy, the context server and the chat, each on its real event loop in a thread, behind one interface."""
+"""The proxy, the context server, the chat and the web view, each on its real event loop in a thread, behind one
+interface."""
 
 from __future__ import annotations
 
@@ -9,23 +10,27 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from support.chat_servers import RunningChat, write_prompts
 from support.operation_store import Store
 from support.raw_sockets import Peer, Proxy, Upstream, response
 from support.store_servers import run_server
+from support.ui_servers import run_ui
 from traceforge.canon import JSONObject
 from traceforge.http.server_limits import CHAT_LIMITS, PROXY_LIMITS, STORE_LIMITS
+from traceforge.traces.trace_store import TraceStore
 from traceforge.web.store_service import StoreService
 
-KINDS = ("proxy", "serve", "chat")
-SECONDS_MAX = 30.0
+KINDS = ("proxy", "serve", "chat")  # A client without a key can have a call in flight.
+ALL_KINDS = (*KINDS, "ui")  # The web view answers a client without its cookie at once.
+SECONDS_MAX = 120.0  # Beyond this a test hangs; the machine that runs it may be busy.
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _JSON = b"Content-Type: application/json\r\n"
 
 
 class AttackedServer:
-    """One of the three servers, as its clients see it."""
+    """One of the servers, as its clients see it."""
 
     def __init__(
         self,
@@ -89,8 +94,11 @@ def read_refusal(peer: Peer) -> int:
 
 @contextmanager
 def attacked_server(kind: str, folder: Path, **limits: float) -> Iterator[AttackedServer]:
-    """Run one of KINDS with other limits."""
-    with {"proxy": _proxy, "serve": _store, "chat": _chat}[kind](folder, limits) as server, closing(server):
+    """Run one of ALL_KINDS with other limits."""
+    with (
+        {"proxy": _proxy, "serve": _store, "chat": _chat, "ui": _ui}[kind](folder, limits) as server,
+        closing(server),
+    ):
         yield server
 
 
@@ -169,3 +177,28 @@ def _chat(folder: Path, limits: dict[str, float]) -> Iterator[AttackedServer]:
         )  # fmt: skip
     finally:
         running.stop()
+
+
+@contextmanager
+def _ui(folder: Path, limits: dict[str, float]) -> Iterator[AttackedServer]:
+    """The web view; its list of traces is slow."""
+    with run_ui(folder, signed_in=False, allowed_hosts=("localhost",), **limits) as ui:
+        context = ui.server.application.context
+        may_answer = threading.Semaphore(0)
+        read_traces = context.read_traces
+
+        async def read_when_it_may(work: Callable[[TraceStore], Any]) -> Any:
+            await context.in_thread(lambda: may_answer.acquire(timeout=SECONDS_MAX))
+            return await read_traces(work)
+
+        context.read_traces = read_when_it_may  # type: ignore[method-assign]
+        cookie = b"Cookie: " + ui.server.application.access.cookie_header().partition(";")[0].encode() + b"\r\n"
+        post = b"POST /traces/00000001/delete HTTP/1.1\r\nHost: localhost\r\n" + cookie
+        slow = b"GET /traces HTTP/1.1\r\nHost: localhost\r\n" + cookie + b"\r\n"
+        port = int(ui.origin.rpartition(":")[2])
+        try:
+            yield AttackedServer(
+                "ui", port, post, slow, may_answer.release, ui.server.application.connections.__len__
+            )
+        finally:
+            may_answer.release(1000)

@@ -1,0 +1,189 @@
+"""The pages about the context store: sessions, the graph of their branches, and a branch as a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from traceforge.context.api.client_events import list_own_events
+from traceforge.context.model.objects import ArtifactContent, Branch, Event, PurgeJob, ReplayRun, Session
+from traceforge.errors import ContentPurged, MissingExtra, NotFound, StoreRefused
+from traceforge.ui.page_context import Area, AreaPages, PageContext, PageRoute
+from traceforge.ui.views.branch_graph_view import view_branches
+from traceforge.ui.views.branch_view import EVENTS_PER_PAGE, view_events
+from traceforge.ui.views.context_list_view import ContextSessionItem, list_session_item
+
+if TYPE_CHECKING:
+    from traceforge.context import Client
+
+SESSIONS_PER_PAGE = 25  # Each takes two requests: its branches and its first event.
+RECENT_MAX = 10  # Replay runs and purges beside the sessions.
+
+AREA = Area("context", "Context", "/context", "x")
+
+
+class SessionPage(NamedTuple):
+    """One page of the sessions, newest first, and what happened lately in the project."""
+
+    items: list[ContextSessionItem]
+    number: int
+    pages: int
+    total: int
+    replay_runs: list[ReplayRun]
+    purge_jobs: list[PurgeJob]
+
+
+async def respond_from_store(request: Request, context: PageContext, work: Callable[[Client], Response]) -> Response:
+    """A page from the store. Purged content has a page with its receipt, a missing extra one with what to install."""
+    try:
+        return await context.read_context(work)
+    except MissingExtra as exc:
+        return context.render(request, "context/missing_extra.html", area=AREA.name, error=exc)
+    except ContentPurged as exc:
+        return context.render(request, "context/purged.html", status=HTTPStatus.GONE, area=AREA.name, error=exc)
+
+
+async def list_sessions(request: Request, context: PageContext) -> Response:
+    """The sessions of the store, newest first, with their branches."""
+    number = read_page_number(request)
+
+    def work(client: Client) -> Response:
+        page = read_sessions(client, number)
+        return context.render(request, "context/list.html", area=AREA.name, page=page)
+
+    try:
+        return await respond_from_store(request, context, work)
+    except NotFound:
+        return context.render(request, "context/list.html", area=AREA.name, page=None)
+
+
+def read_sessions(client: Client, number: int) -> SessionPage:
+    """One page of sessions. The store lists the oldest first, so all of them are read."""
+    sessions = list(client.iterate_sessions())[::-1]
+    pages = max(-(-len(sessions) // SESSIONS_PER_PAGE), 1)
+    number = min(number, pages)
+    start = (number - 1) * SESSIONS_PER_PAGE
+    return SessionPage(
+        [_read_session_item(client, session) for session in sessions[start : start + SESSIONS_PER_PAGE]],
+        number,
+        pages,
+        len(sessions),
+        list(client.iterate_replay_runs())[: -RECENT_MAX - 1 : -1],
+        list(client.iterate_purge_jobs())[: -RECENT_MAX - 1 : -1],
+    )
+
+
+def _read_session_item(client: Client, session: Session) -> ContextSessionItem:
+    try:
+        branches = list(client.iterate_branches(session.id))
+        first = client.list_events(session.id, session.default_branch_id, limit=1).data
+    except StoreRefused:  # A session that was deleted or purged has neither.
+        branches, first = [], []
+    return list_session_item(session, branches, first)
+
+
+async def show_session(request: Request, context: PageContext) -> Response:
+    """The branches of a session as a graph and as a list."""
+    session_id = request.path_params["session_id"]
+
+    def work(client: Client) -> Response:
+        session = client.get_session(session_id)
+        branches = list(client.iterate_branches(session_id))
+        graph = view_branches(branches, list_own_events(client, session_id, branches), session.default_branch_id)
+        return context.render(request, "context/session.html", area=AREA.name, session=session, graph=graph)
+
+    return await respond_from_store(request, context, work)
+
+
+async def show_branch(request: Request, context: PageContext) -> Response:
+    """A page of the events of a branch, as a conversation."""
+    branch_id = request.path_params["branch_id"]
+    session_id = request.query_params.get("session", "")
+    number = read_page_number(request)
+
+    def work(client: Client) -> Response:
+        if not session_id:
+            owner = find_session_of_branch(client, branch_id)
+            return RedirectResponse(f"/context/branches/{owner.branch_id}?session={owner.session_id}", 303)
+        branch = client.get_branch(session_id, branch_id)
+        branches = list(client.iterate_branches(session_id))
+        pages = max(-(-branch.version // EVENTS_PER_PAGE), 1)
+        page = min(number, pages)
+        events = read_events(client, branch, page)
+        heads = {other.head_event_id: other.id for other in branches if other.head_event_id is not None}
+        views = view_events(events, read_contents(client, events), branch, branches, heads)
+        snapshots = list(client.iterate_snapshots(session_id, branch_id))[: -RECENT_MAX - 1 : -1]
+        return context.render(
+            request, "context/branch.html", area=AREA.name, branch=branch, branches=branches, events=views,
+            number=page, pages=pages, snapshots=snapshots,
+        )  # fmt: skip
+
+    return await respond_from_store(request, context, work)
+
+
+class BranchPlace(NamedTuple):
+    """A branch, and the session that has it."""
+
+    session_id: str
+    branch_id: str
+
+
+def find_session_of_branch(client: Client, branch_id: str) -> BranchPlace:
+    """The session of a branch: the newest sessions first, because the store has no list of all branches.
+
+    Raises:
+        NotFound: no session has this branch.
+    """
+    for session in reversed(list(client.iterate_sessions())):
+        try:
+            client.get_branch(session.id, branch_id)
+        except StoreRefused:
+            continue
+        return BranchPlace(session.id, branch_id)
+    raise NotFound(f"there is no branch {branch_id}", hint="Open it from the page of its session.")
+
+
+def read_events(client: Client, branch: Branch, page: int) -> list[Event]:
+    """The events of a page; the pages before it are read for the id behind which it begins."""
+    after: str | None = None
+    for _ in range(page - 1):
+        after = client.list_events(branch.session_id, branch.id, limit=EVENTS_PER_PAGE, after=after).data[-1].id
+    return client.list_events(branch.session_id, branch.id, limit=EVENTS_PER_PAGE, after=after).data
+
+
+def read_contents(client: Client, events: Iterable[Event]) -> dict[str, ArtifactContent | None]:
+    """The contents of the artifacts that events refer to; None for a deleted one."""
+    contents: dict[str, ArtifactContent | None] = {}
+    for event in events:
+        if event.payload_ref is not None and event.purged_by is None and event.payload_ref not in contents:
+            contents[event.payload_ref] = _find_content(client, event.payload_ref)
+    return contents
+
+
+def _find_content(client: Client, artifact_id: str) -> ArtifactContent | None:
+    try:
+        return client.get_artifact_content(artifact_id)
+    except StoreRefused as exc:
+        if exc.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
+
+
+def read_page_number(request: Request) -> int:
+    """The number of the page in the query; 1 if it has none."""
+    text = request.query_params.get("page", "")
+    return max(int(text), 1) if text.isascii() and text.isdigit() and len(text) < 10 else 1
+
+
+PAGES = AreaPages(
+    AREA,
+    (
+        PageRoute("/context", list_sessions),
+        PageRoute("/context/sessions/{session_id}", show_session),
+        PageRoute("/context/branches/{branch_id}", show_branch),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Domain objects as plain data for templates: pure, and tested without HTTP."""

@@ -1,0 +1,238 @@
+"""The overview as plain data: what calls did over time, and what has no check. Pure.
+
+In: sums from the index, pending changes, approved calls. Out: figures, plots and rows. Never: a percentile of
+percentiles: the durations of all calls of a name are put together first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE
+from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.traces.trace_index import CallGroup
+from traceforge.ui.plots import SERIES_CLASSES, Plot, percentile_lines, sparkline, stacked_bars
+from traceforge.ui.views.text_view import NAME_CHARS_MAX, clip_text
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+STRETCHES_MAX = 60  # Bars of a plot.
+ROWS_MAX = 12  # Names in a table.
+TENTHS = 10  # The index gives durations in tenths of a millisecond.
+
+# Lengths that people read easily; a span of time is divided by the first that gives few enough stretches.
+_STRETCHES = [60_000, 120_000, 300_000, 900_000, 1_800_000]
+_STRETCHES += [HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, 12 * HOUR_MS, DAY_MS, 7 * DAY_MS, 30 * DAY_MS, 365 * DAY_MS]
+
+KIND_NAMES = {
+    ChangeKind.NEW: "new",
+    ChangeKind.REQUEST: "prompt changed",
+    ChangeKind.ANSWER: "answer changed",
+    ChangeKind.BOTH: "prompt and answer changed",
+    ChangeKind.CALLS: "number of calls changed",
+    ChangeKind.REFUSED: "cannot be approved",
+}
+
+
+class UsageRow(NamedTuple):
+    """The calls of one model or one call site."""
+
+    name: str
+    pattern: str  # Finds its calls in the list of traces.
+    calls: int
+    errors: int
+    tokens: float
+    median_ms: float | None
+    p95_ms: float | None
+    trend: Plot
+
+
+class Activity(NamedTuple):
+    """What the calls of a span of time did."""
+
+    calls: int
+    errors: int
+    tokens: float
+    median_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    series: tuple[str, ...]  # The names of the parts of the plots.
+    calls_plot: Plot
+    tokens_plot: Plot
+    errors_plot: Plot
+    latency_plot: Plot
+    series_latency_plot: Plot
+    models: tuple[UsageRow, ...]
+    sites: tuple[UsageRow, ...]
+    model_count: int
+    site_count: int
+
+
+class Guard(NamedTuple):
+    """What waits for approval, and what is not checked."""
+
+    approved: int
+    pending: tuple[tuple[str, int], ...]  # The kind of change, and how many.
+    pending_count: int
+    varying: int  # Pending calls whose answers differed between the runs of `record --runs`.
+    prompt_only: int  # Approved calls of which the answer is not checked.
+    unguarded_sites: tuple[tuple[str, int], ...]  # Call sites that no snapshot names, with their calls.
+    unguarded_calls: int
+    unknown_site_calls: int  # Calls of which the call site is not known.
+
+
+def choose_stretch(span_ms: int) -> int:
+    """How long each bar of a plot of this span is."""
+    return next((length for length in _STRETCHES if span_ms <= length * STRETCHES_MAX), _STRETCHES[-1])
+
+
+def list_stretches(first_ms: int, last_ms: int, stretch_ms: int) -> list[int]:
+    """The starts of all stretches from the first to the last call; the newest ones, if there are too many."""
+    first, last = first_ms // stretch_ms, last_ms // stretch_ms
+    return [place * stretch_ms for place in range(max(first, last - 2 * STRETCHES_MAX), last + 1)]
+
+
+def view_activity(groups: Sequence[CallGroup], stretches: Sequence[int], *, by_site: bool) -> Activity:
+    """Figures, plots and tables of the calls; `by_site` divides the plots by call site instead of model."""
+    labels = [_time_label(start, stretches) for start in stretches]
+    models = _group_by(groups, lambda group: group.model or "unknown model")
+    sites = _group_by(groups, lambda group: group.source or "unknown call site")
+    series = _top_series(sites if by_site else models)
+    durations = _durations(groups)
+    return Activity(
+        calls=sum(group.calls for group in groups),
+        errors=sum(group.errors for group in groups),
+        tokens=sum(group.tokens for group in groups),
+        median_ms=percentile(durations, 50),
+        p95_ms=percentile(durations, 95),
+        p99_ms=percentile(durations, 99),
+        series=tuple(map(clip_text, series)),
+        calls_plot=stacked_bars(labels, _sums(series, stretches, "calls"), "Calls"),
+        tokens_plot=stacked_bars(labels, _sums(series, stretches, "tokens"), "Tokens"),
+        errors_plot=stacked_bars(labels, _sums(series, stretches, "errors"), "Errors"),
+        latency_plot=percentile_lines(labels, _percentile_lines(groups, stretches), "Latency of all calls", " ms"),
+        series_latency_plot=percentile_lines(
+            labels,
+            {name: _line(members, stretches, 95) for name, members in series.items()},
+            "95th percentile of the latency",
+            " ms",
+        ),
+        models=_usage_rows(models, stretches),
+        sites=_usage_rows(sites, stretches),
+        model_count=len(models),
+        site_count=len(sites),
+    )
+
+
+def view_guard(
+    groups: Iterable[CallGroup], changes: Sequence[PendingChange], approved: Iterable[ApprovedCall]
+) -> Guard:
+    """What waits for approval, and which calls nothing checks. A call site is a file and a line."""
+    approved = list(approved)
+    guarded = {f"{call.source.get('file')}:{call.source.get('line')}" for call in approved}
+    calls = Counter[str]()
+    for group in groups:
+        calls[group.source] += group.calls
+    unknown = calls.pop("", 0)
+    ranked = sorted(calls.items(), key=lambda item: (-item[1], item[0]))
+    unguarded = [(clip_text(source), count) for source, count in ranked if source not in guarded]
+    kinds = Counter(change.kind for change in changes)
+    return Guard(
+        approved=len(approved),
+        pending=tuple((name, kinds[kind]) for kind, name in KIND_NAMES.items() if kinds[kind]),
+        pending_count=len(changes),
+        varying=sum(any(reason.field == "response" for reason in change.reasons) for change in changes),
+        prompt_only=sum(call.gate == REQUEST_GATE for call in approved),
+        unguarded_sites=tuple(unguarded),
+        unguarded_calls=sum(count for _, count in unguarded),
+        unknown_site_calls=unknown,
+    )
+
+
+def percentile(durations: Sequence[int], share: int) -> float | None:
+    """The duration in milliseconds that this percentage of sorted calls does not exceed; None without a call."""
+    if not durations:
+        return None
+    place = -(-len(durations) * share // 100) - 1
+    return durations[max(place, 0)] / TENTHS
+
+
+def _durations(groups: Iterable[CallGroup]) -> list[int]:
+    durations: list[int] = []
+    for group in groups:
+        durations += group.durations
+    durations.sort()
+    return durations
+
+
+def _group_by(groups: Iterable[CallGroup], name_of: Callable[[CallGroup], str]) -> dict[str, list[CallGroup]]:
+    """The groups of each name, the name with the most calls first."""
+    named: dict[str, list[CallGroup]] = {}
+    for group in groups:
+        named.setdefault(name_of(group), []).append(group)
+    return dict(sorted(named.items(), key=lambda item: (-sum(group.calls for group in item[1]), item[0])))
+
+
+def _top_series(named: Mapping[str, list[CallGroup]]) -> dict[str, list[CallGroup]]:
+    """As many names as there are colours; the last is all others, if there are more."""
+    names = list(named)
+    if len(names) <= SERIES_CLASSES:
+        return dict(named)
+    named_alone = names[: SERIES_CLASSES - 1]
+    others = [group for name in names[SERIES_CLASSES - 1 :] for group in named[name]]
+    return {**{name: named[name] for name in named_alone}, f"{len(names) - len(named_alone)} others": others}
+
+
+def _sums(series: Mapping[str, list[CallGroup]], stretches: Sequence[int], field: str) -> dict[str, list[float]]:
+    return {name: _sum_line(members, stretches, field) for name, members in series.items()}
+
+
+def _sum_line(groups: Iterable[CallGroup], stretches: Sequence[int], field: str) -> list[float]:
+    sums: Counter[int] = Counter()
+    for group in groups:
+        sums[group.start_ms] += getattr(group, field)
+    return [float(sums[start]) for start in stretches]
+
+
+def _percentile_lines(groups: Sequence[CallGroup], stretches: Sequence[int]) -> dict[str, list[float | None]]:
+    return {f"p{share}": _line(groups, stretches, share) for share in (50, 95, 99)}
+
+
+def _line(groups: Iterable[CallGroup], stretches: Sequence[int], share: int) -> list[float | None]:
+    members: dict[int, list[CallGroup]] = {}
+    for group in groups:
+        members.setdefault(group.start_ms, []).append(group)
+    return [percentile(_durations(members.get(start, ())), share) for start in stretches]
+
+
+def _usage_rows(named: Mapping[str, list[CallGroup]], stretches: Sequence[int]) -> tuple[UsageRow, ...]:
+    rows = []
+    for name, members in list(named.items())[:ROWS_MAX]:
+        durations = _durations(members)
+        rows.append(
+            UsageRow(
+                clip_text(name),
+                name if len(name) <= NAME_CHARS_MAX else f"{name[:NAME_CHARS_MAX]}*",
+                sum(group.calls for group in members),
+                sum(group.errors for group in members),
+                sum(group.tokens for group in members),
+                percentile(durations, 50),
+                percentile(durations, 95),
+                sparkline(_sum_line(members, stretches, "calls"), f"Calls of {name}"),
+            )
+        )
+    return tuple(rows)
+
+
+def _time_label(start_ms: int, stretches: Sequence[int]) -> str:
+    """A time in UTC, as short as the span of the plot allows."""
+    try:
+        instant = datetime.fromtimestamp(start_ms / 1000, UTC)
+    except (OverflowError, OSError, ValueError):
+        return str(start_ms)
+    span = stretches[-1] - stretches[0]
+    return instant.strftime("%H:%M" if span <= DAY_MS else "%b %d, %H:%M" if span <= 14 * DAY_MS else "%Y-%m-%d")

@@ -1,0 +1,86 @@
+"""Hostile content on the pages: it is inert, hidden characters are visible, and no page is without end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.hostile_page import HOSTILE, SECRET, check_page
+from support.stored_traces import call, store_calls, trace_id
+from support.ui_servers import RunningUi, run_ui
+from traceforge.exchange import Caller, Exchange
+from traceforge.ui.page_context import PageRoute
+from traceforge.ui.ui_server import AREAS
+
+SAFE = 200  # The number of a trace without anything special, to compare with.
+
+
+def with_messages(number: int, messages: list[dict[str, Any]]) -> Exchange:
+    exchange = call(number)
+    body = {**json.loads(exchange.request_body), "messages": messages}
+    return msgspec.structs.replace(exchange, request_body=json.dumps(body).encode())
+
+
+def with_body(number: int, body: bytes) -> Exchange:
+    return msgspec.structs.replace(call(number), request_body=body)
+
+
+def nest_results(levels: int) -> dict[str, Any]:
+    """A result inside of a result, and so on."""
+    innermost: dict[str, Any] = {"type": "text", "text": "innermost"}
+    return reduce(
+        lambda part, _: {"type": "tool_result", "tool_use_id": "x", "content": [part]}, range(levels), innermost
+    )
+
+
+def hostile_call(number: int) -> Exchange:
+    """Hostile text in every field that an application or a provider fills."""
+    tool = {
+        "type": "function",
+        "function": {"name": HOSTILE, "description": HOSTILE, "parameters": {HOSTILE: HOSTILE}},
+    }
+    caller = Caller(f"{HOSTILE}:1:{HOSTILE}", HOSTILE, HOSTILE, 1, "", {HOSTILE: HOSTILE})
+    exchange = call(number, HOSTILE, HOSTILE, model=HOSTILE, caller=caller, tools=[tool], stop=HOSTILE)
+    headers = ((f"x-{HOSTILE}", HOSTILE), ("authorization", f"Bearer {SECRET}"), *exchange.request_headers)
+    return msgspec.structs.replace(exchange, request_headers=headers, url=f"{exchange.url}/{HOSTILE}")
+
+
+CALLS: dict[str, Any] = {
+    "every field": hostile_call,
+    "a secret": lambda n: call(n, f"My key is {SECRET}.", f"Your key is {SECRET}."),
+    "a line of 5 MB": lambda n: call(n, "x" * 5_000_000, "y" * 5_000_000),
+    "a million words": lambda n: call(n, "word " * 1_000_000),
+    "invalid UTF-8": lambda n: with_body(n, b'{"model":"m","messages":[{"role":"user","content":"\xff\xfe\xc3("}]}'),
+    "deep text": lambda n: call(n, "[" * 10_000 + "]" * 10_000, '{"a":' * 10_000 + "1" + "}" * 10_000),
+    "a deep body": lambda n: with_body(n, b'{"model":"m","x":' + b"[" * 10_000 + b"]" * 10_000 + b"}"),
+    "nested results": lambda n: with_messages(n, [{"role": "user", "content": [nest_results(80)]}]),
+}
+NUMBERS = {name: number for number, name in enumerate(CALLS, start=1)}
+PAGES = [page.path for area in AREAS for page in area.pages if isinstance(page, PageRoute)]
+TRACE_PAGES = [path for path in PAGES if "{trace_id}" in path]
+
+
+@pytest.fixture(scope="module")
+def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningUi]:
+    project = tmp_path_factory.mktemp("hostile")
+    (project / "traceforge.config.json").write_text("{}")
+    for name, make in CALLS.items():
+        store_calls(project, make(NUMBERS[name]))
+    store_calls(project, call(SAFE))
+    with run_ui(project) as running:
+        running.http.timeout = 600  # Nothing here is about time; a hang ends the test run.
+        yield running
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_page_of_a_hostile_trace_is_bounded_and_inert(ui: RunningUi, name: str) -> None:
+    identifier = trace_id(NUMBERS[name])
+    for path in TRACE_PAGES:
+        filled = path.replace("{trace_id}", identifier).replace("{language}", "python")
+        check_page(ui, filled.replace("{other_id}", trace_id(SAFE)))
+    assert "<html" in ui.page(f"/share/traces/{identifier}")
