@@ -27,6 +27,13 @@ def is_ci(environ: Mapping[str, str] | None = None) -> bool:
     return value.strip().lower() not in NOT_CI
 
 
+def find_ci_refusal(command: str) -> str:
+    """Why a command that writes what is approved is refused in a build of a CI service; "" if this is none."""
+    if not is_ci():
+        return ""
+    return f"`traceforge {command}` writes files, and CI is set. Run it on your machine and commit the result."
+
+
 @contextmanager
 def frozen_environment(environ: Mapping[str, str]) -> Iterator[None]:
     """Judge by these variables in the meantime, even if those of the process change."""

@@ -52,6 +52,7 @@ _REDIRECT_HINT = (
 )
 _TRACES_HINT = "Name a folder in the project, or set TRACEFORGE_TRACES_DIR."
 _LINK_HINT = "Replace the link with a folder. Traces may be elsewhere: set TRACEFORGE_TRACES_DIR."
+_EXCLUDED_HOST_HINT = 'Remove the entry. With record_http "all", test.ignore_hosts leaves hosts out.'
 _WILDCARD_HINT = "Name what is meant: an entry needs more than wildcards."
 _EMPTY_HINT = "Write {} into it, or remove it and run: traceforge init"
 
@@ -234,7 +235,19 @@ def _is_project(folder: str) -> bool:
     repository = os.path.join(folder, ".git")
     if os.path.lexists(repository) and has_trusted_owner(repository):
         return True
-    return _mentions(os.path.join(folder, PYPROJECT_FILE), b"[tool.traceforge")
+    return configures_traceforge(os.path.join(folder, PYPROJECT_FILE))
+
+
+def configures_traceforge(pyproject: str) -> bool:
+    """Whether a pyproject.toml has our table; one that cannot be parsed counts where it seems to have one."""
+    try:
+        data = read_file(pyproject, bytes_max=CONFIG_BYTES_MAX)
+    except CannotRead:
+        return False  # missing, or not a file that could configure us
+    try:
+        return _parse_pyproject(data) is not None
+    except InvalidConfig:
+        return b"[tool.traceforge" in data
 
 
 def _refuse_links_out(project: str, folder: str) -> None:
@@ -357,6 +370,7 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
     for pattern, parts in (tests if isinstance(tests, dict) else {}).items():
         yield from _check_keys(parts, VolatileParts.__struct_fields__, where, f"test.match[{pattern!r}].")
     yield from _check_ports(test, where)
+    yield from _check_hosts(values.get("hosts"), where)
     for path, message in find_wildcards(values):
         yield Finding(where, path, CONFIG_RULE, message, _WILDCARD_HINT)
     traces_dir = values.get("traces_dir")
@@ -373,6 +387,13 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
 def _check_keys(section: JSON, known_keys: tuple[str, ...], where: str, prefix: str) -> Iterator[Finding]:
     for key in section if isinstance(section, dict) else {}:
         yield from _unknown(key, known_keys, where, prefix)
+
+
+def _check_hosts(hosts: JSON, where: str) -> Iterator[Finding]:
+    for index, entry in enumerate(hosts if isinstance(hosts, list) else []):
+        if isinstance(entry, str) and entry.startswith("!"):
+            message = f"hosts[{index}] is {entry!r}: an entry cannot leave hosts out"
+            yield Finding(where, f"$.hosts[{index}]", CONFIG_RULE, message, _EXCLUDED_HOST_HINT)
 
 
 def _check_upstreams(upstreams: JSON, where: str) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ SMALL: dict[str, tuple[dict[str, object], int]] = {
     "redact": ({}, 25),
     "replay": ({"MANY": 20, "LOADED_TRACES": 20, "CALLS": 5, "sdk_replay.COUNTS": [10]}, 11),
     "traces": ({"TRACES": 40}, 4),
+    "ui": ({"TRACES": 40, "CHUNKS": 5, "EVENTS": 3, "ROUNDS": 1, "READS": 5, "SCROLLS": 2}, 10),
     "verify": ({"COUNT": 2}, 3),
     "wire": ({}, 6),
 }

@@ -23,7 +23,7 @@ finally:
 """
 # Of the standard library and of packages: each takes a millisecond or more.
 LARGE_MODULES = {
-    "asyncio", "cryptography", "ctypes", "difflib", "email", "http", "logging", "multiprocessing",
+    "asyncio", "cryptography", "ctypes", "email", "http", "logging", "multiprocessing",
     "pathlib", "random", "re2", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "tomllib",
     "traceforge.capture", "yaml",
 }  # fmt: skip
@@ -113,7 +113,6 @@ PLUGIN = """
     errors errors.base errors.call_errors errors.file_errors errors.project_errors errors.store_errors
     http http.event_stream
     pytest_plugin pytest_plugin.plugin_gate pytest_plugin.project_gates pytest_plugin.scope_hooks
-    pytest_plugin.short_traceback
     pytest_plugin.usage_signs
     redact redact.lazy_pattern redact.redactions redact.secret_names
     replay replay.compared_body replay.compared_headers replay.fingerprints replay.library
@@ -149,4 +148,4 @@ def test_a_run_of_pytest_without_calls_loads_no_more_than_it_needs(tmp_path: Pat
     hook = {name for name in ours if name.startswith("capture.hook.")}  # It has many small modules.
     assert set() == ours - set(PLUGIN.split()) - hook
     assert set() == {name for name in hook if name.startswith("capture.hook.client_")}  # These wait for their client.
-    assert set() == modules & {"asyncio", "difflib", "encodings.idna", "re2", "sqlite3", "ssl", "tomllib", "yaml"}
+    assert set() == modules & {"asyncio", "encodings.idna", "re2", "sqlite3", "ssl", "tomllib", "yaml"}

@@ -45,6 +45,24 @@ def test_approve_with_nothing_pending_asks_for_no_option(tmp_path: Path, words: 
     assert (0, "nothing is pending; find changes: traceforge record -- COMMAND\n", "") == ran
 
 
+def test_diff_in_ci_names_no_command_that_is_refused_there(tmp_path: Path) -> None:
+    ran = traceforge("diff", cwd=tmp_path, CI="true")
+
+    assert (0, "nothing is pending; find changes: traceforge test -- COMMAND\n", "") == ran
+
+
+def test_review_with_nothing_pending_names_the_next_command(tmp_path: Path) -> None:
+    """On a terminal, as `approve` does."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb"}
+
+    ran = subprocess.run(
+        ["script", "-qec", f"{COMMAND} review", "/dev/null"],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False, env=environment,
+    )  # fmt: skip
+
+    assert (0, b"nothing is pending; find changes: traceforge record -- COMMAND\r\n") == (ran.returncode, ran.stdout)
+
+
 def test_approve_names_an_unknown_change_before_a_missing_reason(tmp_path: Path) -> None:
     """A reason for a change that does not exist would be asked for in vain."""
     ran = traceforge("approve", "x", cwd=tmp_path)
@@ -76,6 +94,21 @@ def test_a_changed_prompt_is_one_finding_that_shows_the_edit(site: Site) -> None
     assert "four_providers.py::test_chat" in _line(ran.err, "traceforge record")
     assert "test_embedding" not in _line(ran.err, "traceforge record")
     assert re.search(r"RED: 1 call replayed, 1 finding", ran.err)
+
+
+def test_the_traceback_of_a_refused_call_has_the_lines_of_the_application_alone(site: Site) -> None:
+    """The errors of the application are shown whole: a test that fails by itself, in the standard library."""
+    site.edit("You are brief.", "You are very brief.")
+    site.add('def test_own() -> None:\n    import json\n    json.loads("{")')
+
+    ran = site.test("-k", "test_chat or test_own")
+
+    failures = re.split(r"^_+ (\w+) _+$", ran.out, flags=re.MULTILINE)
+    shown = dict(zip(failures[1::2], failures[2::2], strict=True))
+    for part in ("four_providers.py:", "E   httpx.HTTPStatusError: ", "traceback: only the lines of the application"):
+        assert part in shown["test_chat"]
+    assert "site-packages" not in shown["test_chat"]
+    assert "decoder.py" in shown["test_own"].partition("short test summary")[0]
 
 
 @pytest.mark.slow

@@ -256,7 +256,7 @@ def test_nothing_to_import_is_not_a_success(project: Path) -> None:
     assert 3 == traceforge("import", "vcr", "nowhere", cwd=project).code
     assert (3, True) == (
         (ran := import_cassettes(project)).code,
-        "there are no cassettes in tests/cassettes" in ran.err,
+        "there are no cassettes in tests/cassettes" in ran.err and ": traceforge import vcr FOLDER\n" in ran.err,
     )
     other = interaction()
     other["request"]["uri"] = "https://example.com/v1/orders"

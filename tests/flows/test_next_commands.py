@@ -43,7 +43,7 @@ FIRST_COMMANDS = (
     ["import", "vcr", "."], ["run", "--", "true"],
 )  # fmt: skip
 # Of every command, in every state. The others wait for a client, or for ever.
-OTHERS = [command_words(name) for name in COMMANDS if name not in ("chat serve", "proxy", "serve")]
+OTHERS = [command_words(name) for name in COMMANDS if name not in ("chat serve", "proxy", "serve", "ui")]
 
 INDEX = ".ai-tests/traces/index/"  # a cache, which Git ignores
 # A command of ours in a text: up to the end of the sentence, or to what follows it there.
@@ -173,6 +173,18 @@ def test_the_commands_that_a_message_names_can_be_run(
     variables = {"CI": "true"} if is_ci else {}
     for words in FIRST_COMMANDS:
         check_lead(sites[state], words, tmp_path / "copy", **variables)
+
+
+@pytest.mark.parametrize(
+    "words", [["snapshot", "list"], ["snapshot", "verify"], ["check-live"], ["test", "--", "true"]]
+)
+def test_while_a_change_is_pending_the_next_command_is_approve(sites: dict[str, Site], words: list[str]) -> None:
+    """To record once more would lead to the same change."""
+    ran = sites["recorded"].run(*words)
+    output = ran.out + ran.err
+
+    assert ["approve", "--all", "--reason", "wanted"] in list_named_commands(output)
+    assert "traceforge record" not in output
 
 
 @pytest.mark.slow

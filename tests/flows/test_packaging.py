@@ -112,6 +112,17 @@ def test_the_metadata_is_what_an_index_accepts(dist: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_wheel_has_the_templates_and_scripts_of_the_web_view(dist: Path) -> None:
+    room = PROJECT / "src" / "traceforge" / "ui"
+    files = [path for folder in ("templates", "static") for path in (room / folder).rglob("*") if path.is_file()]
+    with zipfile.ZipFile(wheel_in(dist)) as archive:
+        names = set(archive.namelist())
+
+    assert files
+    assert [] == [path for path in files if str(path.relative_to(PROJECT / "src")) not in names]
+
+
+@pytest.mark.slow
 def test_the_installed_command_runs_outside_the_checkout_by_both_names(dist: Path, tmp_path: Path) -> None:
     """And names the extra that a command needs, with the command that installs it."""
     python = tmp_path / "venv" / "bin" / "python"
@@ -131,7 +142,8 @@ def test_the_installed_command_runs_outside_the_checkout_by_both_names(dist: Pat
     refused = {
         extra: _run(python.with_name("traceforge"), *words, cwd=tmp_path)
         for extra, words in {
-            "context": ("context", "session", "list"), "serve": ("serve",), "vcr": ("import", "vcr", str(tmp_path))
+            "context": ("context", "session", "list"), "serve": ("serve",), "ui": ("ui",),
+            "vcr": ("import", "vcr", str(tmp_path)),
         }.items()
     }  # fmt: skip
 

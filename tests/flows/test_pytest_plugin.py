@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,9 +60,10 @@ def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_the_plugin_is_on_in_a_project_with_snapshots(site: Site, workers: str) -> None:
     """Nothing reaches the provider, in one process and in two."""
-    ran = site.plugin("-n", workers)
+    ran = site.plugin("-v", "-n", workers)  # with -q, as pytest without either
 
     assert (0, 0) == (ran.code, site.server.served), ran.out
+    assert re.search(r"= traceforge =+\n\d+ calls replayed", ran.out), "an empty line below the title"
     assert f"{TEST_COUNT} passed" in ran.out
     assert f"{CALL_COUNT} calls replayed" in ran.out
     assert ", 3 prompt only" in ran.out

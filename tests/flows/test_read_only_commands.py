@@ -40,6 +40,7 @@ WRITERS = {
     "trace prune": "removes traces",
     "trace reindex": "the index",
     "trust": "the list of trusted projects",
+    "ui": "listens",
 }
 # The commands of the context store that change it, by their last word.
 STORE_VERBS = {
@@ -172,3 +173,19 @@ def run_without_privilege(name: str, folder: Path) -> tuple[int, str]:
     )  # fmt: skip
     assert "TF999" not in ran.stderr, (name, ran.stderr)
     return ran.returncode, ran.stdout
+
+
+def test_in_an_empty_folder_a_refused_command_writes_nothing(empty: Path, home: Path) -> None:
+    """Neither a match key nor a lock, and no state folder around them."""
+    (empty / "broken.yaml").write_text("interactions: [")
+    environ = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "CI": ""}
+    before = list_files(empty)
+
+    for words in (
+        ["import", "vcr", "nowhere"],
+        ["import", "vcr", "."],
+        ["snapshot", "rm", "nothing", "--reason", "gone"],
+    ):
+        ran = traceforge(*words, cwd=empty, **environ)
+        assert ran.code in (2, 3), (words, ran)
+        assert before == list_files(empty), (words, ran)

@@ -52,8 +52,8 @@ def test_verify_writes_valid_reports(project: Path) -> None:
         assert (int(is_broken), without_reports.out, "") == (ran.code, ran.out, ran.err)
         assert is_broken == bool(tree.code)
         for name in ("out/junit.xml", "tree.xml"):
-            findings, artefacts = check_junit((project / name).read_bytes())
-            assert (str(int(is_broken)), "1") == (findings.attrib["failures"], artefacts.attrib["tests"])
+            findings, checked_files = check_junit((project / name).read_bytes())
+            assert (str(int(is_broken)), "1") == (findings.attrib["failures"], checked_files.attrib["tests"])
         for name in ("out/x.sarif", "tree.sarif"):
             results = sarif(project / name)["results"]
             assert ["SN3"] * is_broken == [result["ruleId"] for result in results]

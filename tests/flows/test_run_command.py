@@ -103,6 +103,26 @@ def test_input_and_output_are_those_of_the_command(tmp_path: Path) -> None:
 
     assert (0, data) == (ran.returncode, ran.stdout)
     assert ran.stderr.startswith(b"traceforge: 0 model calls seen, 0 traces recorded\n")
+    assert b"    hint: Name a command that calls a model: traceforge run -- COMMAND\n" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (("run",), "traceforge run -- COMMAND"),
+        (("record",), "traceforge record -- COMMAND"),
+        (("modelio", "record", "--out", "r.json"), "traceforge modelio record --out FILE -- COMMAND"),
+        (("audit", "vcr"), "traceforge audit vcr -- pytest"),
+    ],
+)
+def test_a_missing_command_is_answered_with_the_whole_line(
+    words: tuple[str, ...], usage: str, tmp_path: Path
+) -> None:
+    """Somebody who forgot the command does not know the two hyphens either."""
+    refused = traceforge(*words, cwd=tmp_path)
+
+    assert 2 == refused.code
+    assert refused.err.endswith(f"{usage}\n")
 
 
 def test_a_terminal_is_the_commands_and_interrupts_reach_it_once(tmp_path: Path) -> None:

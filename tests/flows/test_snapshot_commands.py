@@ -72,9 +72,11 @@ def test_the_declared_gate_is_shown(project: Project) -> None:
 
 def test_an_empty_project_has_an_empty_list(tmp_path: Path) -> None:
     """It is not an error."""
-    assert (0, "", "no snapshots yet: record and approve calls with `traceforge record -- COMMAND`\n") == traceforge(
-        "snapshot", "list", cwd=tmp_path
-    )
+    assert (
+        0,
+        "",
+        "no snapshots yet\n    hint: Record and approve first: traceforge record -- COMMAND\n",
+    ) == traceforge("snapshot", "list", cwd=tmp_path)
     listed = traceforge("snapshot", "list", "--json", cwd=tmp_path)
     assert (0, {"object": "list", "data": [], "has_more": False}) == (listed.code, json.loads(listed.out))
 

@@ -42,14 +42,15 @@ def test_an_old_trace_of_the_project_is_repaired_as_the_hint_says(tmp_path: Path
     assert [] == _verify(tmp_path, "trace", "verify")
 
 
-def test_an_old_trace_elsewhere_is_repaired_as_the_hint_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verify", [["trace", "verify"], ["verify"]])
+def test_an_old_trace_elsewhere_is_repaired_as_the_hint_says(tmp_path: Path, verify: list[str]) -> None:
     """The file is named; a second time nothing is left to do."""
     file = _write(tmp_path / "elsewhere", schema_version=None)
-    (finding,) = _verify(tmp_path, "trace", "verify", "elsewhere")
+    (finding,) = _verify(tmp_path, *verify, "elsewhere")
 
     assert "traceforge trace migrate FILE" in finding["hint"]
     assert "migrated 1 trace\n" == traceforge("trace", "migrate", file, cwd=tmp_path).out
-    assert [] == _verify(tmp_path, "trace", "verify", "elsewhere")
+    assert [] == _verify(tmp_path, *verify, "elsewhere")
     assert (
         "nothing to migrate: the trace has version 1.0.0 or newer\n"
         == traceforge("trace", "migrate", file, cwd=tmp_path).out

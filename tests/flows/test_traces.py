@@ -20,6 +20,7 @@ from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.trace_composer import TraceComposer
 from traceforge.traces.trace_format import trace_file_name
+from traceforge.traces.trace_store import SHORT_ID_HINT
 
 FORGED = "Done.\n\ntrace 00000000\x1b[2J\x1b[H\r  status    success\u202e\u2028answer (stop)"
 
@@ -83,10 +84,15 @@ def test_a_list_shows_the_newest_first(project: Path) -> None:
         ("--since 2025-03-03", []),
         ("--since 5m", []),
         ("--provider gemini", []),
+        ("provider:anthropic", [4]),
+        ("model:gpt-4.1-mini status:success story", [3]),
+        ("test:quiz-7 --status error", [5]),
+        ("hello --provider anthropic", []),
+        ("--limit 1 hello", [6]),
     ],
 )
 def test_a_list_can_be_filtered(project: Path, words: str, expected: list[int]) -> None:
-    """Several filters must all match."""
+    """Several filters must all match: options, and the words that the filter of the web view takes."""
     assert expected == listed_numbers(project, *words.split())
 
 
@@ -170,7 +176,8 @@ def test_files_that_are_not_traces_are_named_on_stderr(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["--since yesterday", "--since 999999w", "--until 2026-02-30", "--limit 0", "--status broken"]
+    "words",
+    ["--since yesterday", "--since 999999w", "--until 2026-02-30", "--limit 0", "--status broken", "since:yesterday"],
 )
 def test_an_impossible_filter_is_wrong_usage(project: Path, words: str) -> None:
     """Exit 2, and nothing on stdout."""
@@ -240,7 +247,7 @@ def test_an_unknown_or_ambiguous_id_is_an_error(project: Path) -> None:
     )
     assert "hint: Give more characters of its id." in several.err
     assert "error TF203: there is no trace ffffffff\n    hint: See: traceforge trace list\n" == unknown.err
-    assert "error TF203: 1 is too short\n    hint: Give at least four characters of its id.\n" == short.err
+    assert f"error TF203: 1 is too short\n    hint: {SHORT_ID_HINT}\n" == short.err
 
 
 def test_show_in_a_project_without_traces_names_the_first_step(tmp_path: Path) -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-import socket
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from starlette.responses import Response
 
+from support.connection_flood import FLOOD_MAX, attacker_address, flood_of
 from support.operation_store import Store
 from support.raw_sockets import Peer, Proxy, Upstream, response
 from support.store_servers import new_api_key, run_server
 from support.three_servers import HEALTH, KINDS, SECONDS_MAX, AttackedServer, attacked_server, is_answered, status_of
+from traceforge.chat.chat_server import ChatServer
 from traceforge.http import server_limits
+from traceforge.http.plain_response import PlainResponse
 from traceforge.http.server_limits import (
     FAIR_SHARES,
     PROXY_LIMITS,
@@ -26,12 +29,13 @@ from traceforge.http.server_limits import (
     RequestPhase,
     peer_address,
 )
+from traceforge.web.store_application import StoreApplication
+from traceforge.web.store_service import AuthorizedCaller
 
 OpenServer = Callable[..., AttackedServer]
 PLACES = 48  # Three of them are a fair share.
 FLOOD = 120
 KEY_PLACES = 8
-FLOOD_MAX = 50_000  # Connections, if nobody ends the flood before.
 # As many as the smallest of the servers has. Of a few, all would change hands before a client on a busy machine comes
 # to send its head.
 REAL_PLACES = 512
@@ -42,11 +46,6 @@ def open_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open
     """Start one of the three servers with these limits."""
     with ExitStack() as stack:
         yield lambda **limits: stack.enter_context(attacked_server(request.param, tmp_path, **limits))
-
-
-def attacker_address(number: int) -> str:
-    """Every local user may use any of these addresses."""
-    return f"127.9.{number // 250}.{1 + number % 250}"
 
 
 def test_half_open_heads_from_many_addresses_close_no_request(open_server: OpenServer) -> None:
@@ -65,6 +64,50 @@ def test_half_open_heads_from_many_addresses_close_no_request(open_server: OpenS
         server.finish_slow()
 
     assert all(status_of(peer.response()) for peer in honest)
+
+
+def hold_health_checks(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Let the context server and the chat answer /healthz only when they may: one is asked, and they may."""
+    is_asked, may_answer = threading.Event(), threading.Event()
+    serve_store, serve_chat = StoreApplication._healthz, ChatServer._serve
+
+    async def wait() -> None:
+        is_asked.set()
+        while not may_answer.is_set():
+            await asyncio.sleep(0.01)
+
+    async def held_store(self: StoreApplication, caller: AuthorizedCaller | None) -> Response:
+        await wait()
+        return await serve_store(self, caller)
+
+    async def held_chat(self: ChatServer, path: str, body: bytes) -> PlainResponse:
+        await wait()
+        return await serve_chat(self, path, body)
+
+    monkeypatch.setattr(StoreApplication, "_healthz", held_store)
+    monkeypatch.setattr(ChatServer, "_serve", held_chat)
+    return is_asked, may_answer
+
+
+@pytest.mark.parametrize("open_server", ["serve", "chat"], indirect=True)  # The proxy answers it at once.
+def test_a_request_that_is_answered_goes_after_slow_requests(
+    open_server: OpenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While clients that send slow bodies have more than half of the connections, a newcomer gets its answer."""
+    is_asked, may_answer = hold_health_checks(monkeypatch)
+    server = open_server(connections=PLACES)
+    half = server.post_head + b"Content-Length: 2\r\n\r\n{"
+    for number in range(PLACES * 3 // 4):
+        server.send(half, attacker_address(number))
+    wait_for(lambda: server.count_connections() == PLACES * 3 // 4)
+    honest = server.send(HEALTH)
+    assert is_asked.wait(SECONDS_MAX)
+    for number in range(PLACES // 2):
+        server.connect(attacker_address(number))
+    wait_for(lambda: server.count_connections() == PLACES)
+    may_answer.set()
+
+    assert is_answered(honest)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -301,37 +344,6 @@ FLOODS = {
     "slow bodies": HEALTH.replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 9\r\n\r\n{"),
     "clients that never read": HEALTH * 500,
 }
-
-
-@contextmanager
-def flood_of(data: bytes, port: int) -> Iterator[Callable[[], int]]:
-    """Connect from many addresses as fast as three threads can, and send `data`; the number of connections so far."""
-    is_over = threading.Event()
-    opened = itertools.count()
-    counts = [0]
-
-    def flood() -> None:
-        with ExitStack() as stack:
-            numbers = itertools.takewhile(lambda number: number < FLOOD_MAX and not is_over.is_set(), opened)
-            for own_count, number in enumerate(numbers):
-                counts[0] = number
-                with suppress(OSError):
-                    address = attacker_address(number % 1000)
-                    sock = socket.create_connection(("127.0.0.1", port), SECONDS_MAX, (address, 0))
-                    stack.enter_context(sock).settimeout(0.1)
-                    sock.sendall(data)
-                if not own_count % REAL_PLACES:  # So that this process stays below its limit on open files.
-                    stack.close()
-
-    attackers = [threading.Thread(target=flood) for _ in range(3)]
-    for attacker in attackers:
-        attacker.start()
-    try:
-        yield lambda: counts[0]
-    finally:
-        is_over.set()
-        for attacker in attackers:
-            attacker.join()
 
 
 @pytest.mark.slow

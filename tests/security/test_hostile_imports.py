@@ -98,7 +98,7 @@ def test_a_hostile_yaml_is_refused_with_its_place(name: str) -> None:
 
 def test_many_small_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of empty lists takes Python twenty times its size."""
-    monkeypatch.setattr("traceforge.snapshots.record.cassette_yaml.EXPANDED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("traceforge.snapshots.record.cassette_yaml.CassetteBuilder.expanded_bytes_max", 1 << 20)
 
     with pytest.raises(InvalidYaml, match="expands to more than 1048576 bytes"):
         load_yaml(b"[" + b"[]," * 100_000 + b"]")

@@ -289,7 +289,7 @@ def test_the_log_of_a_server_is_json_without_harm() -> None:
     """A line stays one line, and can be read by a machine."""
     lines: list[str] = []
 
-    RequestLog(lines.append).say("started", address=EVERYTHING)
+    RequestLog(lines.append).log_event("started", address=EVERYTHING)
 
     assert EVERYTHING == json.loads(lines[0])["address"]
     assert [] == list_harm(lines[0])

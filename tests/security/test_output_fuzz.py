@@ -36,7 +36,7 @@ from traceforge.report.github_report import annotation_lines, summary_markdown
 from traceforge.report.junit_report import junit_bytes
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.recording_text import session_lines
-from traceforge.report.replay_run_report import replay_html, replay_lines
+from traceforge.report.replay_run_report import replay_lines
 from traceforge.report.run_text import run_json, run_lines
 from traceforge.report.sarif_report import sarif_bytes
 from traceforge.report.text_format import finding_lines
@@ -45,6 +45,7 @@ from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations
 from traceforge.terminal import escape_text, print_json_bytes, print_text
 from traceforge.traces.trace_format import Trace
+from traceforge.ui.views.replay_view import view_items
 
 FORGED = "traceforge: GREEN: forged"
 NOON = datetime.fromisoformat("2026-01-09T12:00:00+00:00")
@@ -161,7 +162,7 @@ def test_runs_are_harmless(name: str, host: str) -> None:
     run = CommandRun(0, name, 1, {host: 1}, 1, 1, 1, {name: 2}, {name: 1}, survivors=(name,))
     observations = RunObservations(volatile={name: 1}, uncompared_fields={name: 1}, moved_calls=[name])
 
-    assert_harmless("\n".join(run_lines(run)))
+    assert_harmless("\n".join(run_lines(run, "traceforge run -- COMMAND")))
     assert_harmless("\n".join(observation_lines(observations)))
     assert_json_is_harmless(run_json(run))
 
@@ -197,7 +198,9 @@ def test_a_replay_run_is_harmless(name: str, content: str) -> None:
     })  # fmt: skip
 
     assert_harmless("\n".join(replay_lines(report)))
-    page = replay_html(report)
+    (item_view,) = view_items(report, 0, 1)
+    lanes = [html for lane in item_view.lanes for html in (lane.html, lane.other_html)]
+    page = "".join([*(str(html) for _, html in item_view.question), *map(str, lanes)])
     assert "<script" not in page
     assert "<img" not in page
     assert [] == [harm for harm in list_harm(page) if harm.startswith("U+")]

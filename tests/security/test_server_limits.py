@@ -1,6 +1,6 @@
-"""The limits of `docs/reference/server-limits.md`, on the real proxy, context server and chat.
+"""The limits of `docs/reference/server-limits.md`, on the real proxy, context server, chat and web view.
 
-Every test runs on each of the three servers, over loopback sockets. Deadlines are short here, and a test waits for
+Every test runs on each of the servers, over loopback sockets. Deadlines are short here, and a test waits for
 what the server does about them, never for a time.
 """
 
@@ -15,6 +15,7 @@ import pytest
 
 from support.raw_sockets import Peer
 from support.three_servers import (
+    ALL_KINDS,
     HEALTH,
     KINDS,
     SECONDS_MAX,
@@ -26,17 +27,25 @@ from support.three_servers import (
 )
 from traceforge.capture.proxy import proxy_server
 from traceforge.http.server_limits import HEAD_BYTES_MAX, HEADERS_MAX
+from traceforge.ui.page_renderer import StaticFiles
 
 OpenServer = Callable[..., AttackedServer]
 SHORT = 0.2  # Seconds.
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=ALL_KINDS)
 def open_server(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[OpenServer]:
-    """Start one of the three servers with these limits."""
+    """Start one of the servers with these limits."""
     monkeypatch.setattr(proxy_server, "EXPIRY_CHECK_SECONDS", 0.05)
+    with ExitStack() as stack:
+        yield lambda **limits: stack.enter_context(attacked_server(request.param, tmp_path, **limits))
+
+
+@pytest.fixture(params=KINDS)
+def open_keyless_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenServer]:
+    """Start one of the servers on which a client without a key can have a call in flight."""
     with ExitStack() as stack:
         yield lambda **limits: stack.enter_context(attacked_server(request.param, tmp_path, **limits))
 
@@ -161,9 +170,9 @@ def test_a_call_in_flight_never_makes_room(open_server: OpenServer) -> None:
     assert all(is_answered(peer) for peer in calls)
 
 
-def test_an_address_with_its_share_of_calls_waits_and_the_others_are_served(open_server: OpenServer) -> None:
+def test_an_address_with_its_share_of_calls_waits_and_the_others_are_served(open_keyless_server: OpenServer) -> None:
     """Its pages are, too; the refusal says when to come again, except that of the proxy, which invites no retry."""
-    server = open_server(connections=32, calls_per_address=3)
+    server = open_keyless_server(connections=32, calls_per_address=3)
     greedy = [server.send(server.slow_request) for _ in range(3)]
     assert server.is_healthy()  # So the server has read all that came before.
     refusal = server.send(server.slow_request).response()
@@ -177,9 +186,9 @@ def test_an_address_with_its_share_of_calls_waits_and_the_others_are_served(open
     assert all(is_answered(peer) for peer in (*greedy, other))
 
 
-def test_a_body_that_ends_after_the_share_is_taken_gets_429(open_server: OpenServer) -> None:
+def test_a_body_that_ends_after_the_share_is_taken_gets_429(open_keyless_server: OpenServer) -> None:
     """Otherwise bodies that are held back would go around the limit."""
-    server = open_server(connections=32, calls_per_address=2)
+    server = open_keyless_server(connections=32, calls_per_address=2)
     late = server.send(server.post_head + b"Content-Length: 2\r\n\r\n{")
     for _ in range(2):
         server.send(server.slow_request)
@@ -207,7 +216,8 @@ def test_a_client_that_reads_nothing_is_cut_and_fills_no_memory(open_server: Ope
     server = open_server(write_seconds=SHORT, idle_seconds=SHORT)
     peer = server.connect()
     peer.sock.settimeout(1)
-    large = {"proxy": b"/metrics", "serve": b"/v2/openapi.json", "chat": b"/chat.js"}[server.kind]
+    style = f"/static/{StaticFiles().version}/ui.css".encode()
+    large = {"proxy": b"/metrics", "serve": b"/v2/openapi.json", "chat": b"/chat.js", "ui": style}[server.kind]
     data = HEALTH.replace(b"/healthz", large) * 500
     assert send_until_cut(peer, data)
     wait_for(lambda: server.count_connections() == 0)

@@ -27,6 +27,7 @@ ADDRESS = re.compile(
     r"\b(connect|bind)\(.*?(?:sin_port=htons\((\d+)\), sin_addr=inet_addr\(\"([^\"]+)\"\)"
     r"|sin6_port=htons\((\d+)\).*?inet_pton\(AF_INET6, \"([^\"]+)\")"
 )
+UI_TOKEN = "a-token-of-the-tests"
 APP = """
 import os, httpx
 message = {"role": "user", "content": "Hi"}
@@ -112,7 +113,8 @@ class Project:
         else:
             pytest.fail("".join(lines))
         url = found[0] + path
-        answer = httpx.post(url, json=body, timeout=60) if body else httpx.get(url, timeout=60)
+        request = {"method": "POST", "json": body} if body else {"method": "GET", "follow_redirects": True}
+        answer = httpx.request(url=url, timeout=60, **request)  # type: ignore[arg-type]
         os.killpg(process.pid, signal.SIGTERM)
         out, _ = process.communicate(timeout=60)
         assert answer.status_code < 500, answer.text
@@ -209,6 +211,18 @@ def test_a_chat_listens_on_loopback_and_writes_nothing(project: Project) -> None
 
     assert ({"127.0.0.1"}, {("127.0.0.1", project.port)}) == (traced.listened, traced.connected)
     assert set() == traced.changed
+
+
+@pytest.mark.parametrize("page", ["/", "/evidence", "/changes"])
+def test_the_web_view_listens_on_loopback_and_writes_in_the_project(project: Project, page: str) -> None:
+    """It connects to nothing, and changes nothing but the files of traces and their index."""
+    project.run("run", "--", sys.executable, "app.py")
+
+    traced = project.serve("ui", "--port", "0", "--token", UI_TOKEN, path=f"{page}?token={UI_TOKEN}")
+
+    assert ({"127.0.0.1"}, set()) == (traced.listened, traced.connected)
+    assert set() == outside(traced, project)
+    assert [] == [path for path in traced.changed if "/.ai-tests/traces" not in f"{path}/"]
 
 
 def test_a_context_server_listens_on_loopback_and_writes_its_store(project: Project) -> None:

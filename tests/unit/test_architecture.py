@@ -55,6 +55,7 @@ FILE_OPENERS = {
     "schemas": "the schemas that ship with the package",
     "report.explanations": "the explanations that ship with the package",
     "chat.chat_server": "the page that ships with the package",
+    "ui.page_renderer": "the templates, scripts and styles that ship with the package",
     "cli.main": "the null device, when standard output was closed",
     "cli.ci_report_files": "appends to the summary file that GitHub Actions names",
     "pytest_plugin.plugin_gate": "late calls of workers of pytest-xdist, for the process that started them",
@@ -83,6 +84,7 @@ PRINTERS = {
     "pytest_plugin.plugin_gate": "prints through pytest what `terminal` has escaped",
     "pytest_plugin.project_gates": "prints through pytest what `terminal` has escaped",
     "capture.enter.sitecustomize": HOOK,
+    "capture.hook.pytest_events": "a fixed note in the report of a test, which quotes nothing",
     "capture.subinterpreter": "a warning of Python, which quotes nothing",
 }
 PRINTING_CALLS = {
@@ -103,7 +105,7 @@ DATABASE_USERS = {
 }
 
 # Rooms that do no I/O: bytes and values in, values out.
-PURE_ROOMS = ("canon", "wire", "redact", "compare")
+PURE_ROOMS = ("canon", "statistics", "wire", "redact", "compare")
 IMPURE_MODULES = {
     "asyncio", "builtins", "ctypes", "fcntl", "glob", "http", "io", "mmap", "multiprocessing", "os", "pathlib",
     "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess",

@@ -127,6 +127,7 @@ def test_a_pattern_that_declares_every_model_in_other_words_is_refused_too(tmp_p
         ({"models": {"gpt": {"temperature": 3}}}, "models.gpt.temperature must be at most 2, got 3"),
         ({"models": {"gpt": {"temperature": None}}}, "models.gpt.temperature must be number, got null"),
         ({"models": {"gpt": None}}, "models.gpt must be object, got null"),
+        ({"hosts": ["a.example", "!b.example"]}, "hosts[1] is '!b.example': an entry cannot leave hosts out"),
     ],
     ids=lambda case: ascii(case) if isinstance(case, dict) else "",
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from traceforge.pytest_plugin.usage_signs import find_usage_sign
+from traceforge.pytest_plugin.usage_signs import find_configuration, find_usage_sign
 
 SIGNS = {
     "traceforge.config.json": "{}",
@@ -38,7 +38,25 @@ def test_a_project_in_which_it_is_only_installed_has_no_sign(tmp_path: Path) -> 
     repository = tmp_path / "repository"
     (repository / ".git").mkdir(parents=True)
     (repository / ".gitignore").mkdir()
-    (repository / "pyproject.toml").write_text("[project]\ndependencies = ['traceforge']\n")
+    (repository / "pyproject.toml").write_text("[project]\ndependencies = ['traceforge']\n# [tool.traceforge]\n")
     (tmp_path / "traceforge.config.json").write_text("{}")
 
     assert "" == find_usage_sign([str(repository)])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_configured"),
+    [
+        ("# [tool.traceforge]\n", False),
+        ("[project]\ndescription = 'see [tool.traceforge]'\n", False),
+        ("[tool.traceforge]\n", True),
+        ("[ tool . 'traceforge' ]\n", True),
+        ("[tool]\ntraceforge.hosts = []\n", True),
+        ("[tool.traceforge]\nbroken\n", True),
+    ],
+)
+def test_a_table_configures_traceforge_and_a_comment_does_not(tmp_path: Path, text: str, is_configured: bool) -> None:
+    """In CI, no call of a configured project goes out; a file that cannot be parsed is reported when it is read."""
+    (tmp_path / "pyproject.toml").write_text(text)
+
+    assert is_configured == bool(find_configuration(str(tmp_path)))

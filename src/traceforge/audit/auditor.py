@@ -26,6 +26,7 @@ from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, ExitCode, Finding, exit_code
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
+from traceforge.snapshots.tree.state_folder import RECORD_FIRST_HINT
 from traceforge.terminal import ProgressReporter, no_progress
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
 MANIFEST = "manifest.json"
 PACK_MARK = "run.json"
-FIRST_STEP_HINT = "Record and approve first: traceforge record -- COMMAND"
 
 
 class AuditReport(Struct):
@@ -212,7 +212,7 @@ def nothing_to_verify(where: str) -> Finding:
 def nothing_stored(where: str) -> Finding:
     """The finding for a project without files of TraceForge, or with its settings alone: it must not pass."""
     message = "nothing to verify: no snapshots and no traces yet"
-    return Finding(where, "", IO, message, FIRST_STEP_HINT)
+    return Finding(where, "", IO, message, RECORD_FIRST_HINT)
 
 
 def nothing_traced(root: str) -> Finding:

@@ -14,6 +14,8 @@ from traceforge.files import read_file
 from traceforge.findings import IO, Finding, internal_error_finding
 from traceforge.snapshots.formats.snapshot_format import check_document
 
+DAMAGED_TRACE_HINT = "Delete it. Traces are not committed; to have one again, record the call again."
+
 
 class AuditTask(NamedTuple):
     """One file to check. `kind` is set if the file's folder decides its kind."""
@@ -34,7 +36,11 @@ def check_file(task: AuditTask) -> FileOutcome:
     """Find the kind of one file, and check it. A bug in a check becomes a finding; other files are still checked."""
     try:
         return _check_file(task)
-    except (CannotRead, NotJSON) as exc:
+    except NotJSON as exc:
+        finding = exc.finding(task.file)
+        is_trace = task.kind is FileKind.TRACE
+        return FileOutcome(None, [finding._replace(hint=DAMAGED_TRACE_HINT) if is_trace else finding])
+    except CannotRead as exc:
         return FileOutcome(None, [exc.finding(task.file)])
     except Exception as exc:  # noqa: BLE001 (becomes a finding: unchecked, never valid)
         return FileOutcome(None, [internal_error_finding(task.file, exc)])

@@ -33,6 +33,7 @@ _MARKS: tuple[tuple[FileKind, frozenset[str]], ...] = (
     (FileKind.CONTEXT_SNAPSHOT, frozenset({"object", "ordered_block_manifest"})),
     (FileKind.EXECUTION_TRACE, frozenset({"trace_id", "inputs", "output"})),
     (FileKind.TRACE, frozenset({"schema_version", "endpoint", "request"})),
+    (FileKind.TRACE, frozenset({"endpoint", "request", "response", "metadata"})),  # Of a time before versions.
     (FileKind.MODEL_IO, frozenset({"adapter_id", "interactions"})),
     (FileKind.SNAPSHOT, frozenset({"snapshots", "hash"})),
 )

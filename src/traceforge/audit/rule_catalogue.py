@@ -7,7 +7,7 @@ the rules that the checks really use.
 from __future__ import annotations
 
 RULES: dict[str, str] = {
-    "IO": "The file or folder cannot be read, so it was not checked (exit 3).",
+    "IO": "A file or folder cannot be read, or calls were not compared: they were not checked (exit 3).",
     "PARSE": "The text is not JSON, so it was not checked (exit 3).",
     "SN1": "A snapshot has every field of its format, of the right type, and no other.",
     "SN2": "A snapshot document, and its manifest, has the current version.",
@@ -36,6 +36,10 @@ RULES: dict[str, str] = {
     "GT5": "A test connects to nothing but loopback.",
     "GT6": "A test makes as many calls as it was approved with, if it ran and passed.",
     "DR1": "A test sends the request that its cassette recorded (`traceforge audit vcr`).",
+    "CK1": "A check file has only known fields, of the right type, and each check has one source.",
+    "CK2": "A data set has cases, and each fits the check that it fills.",
+    "CK3": "An assertion of a check holds.",
+    "CK4": "A check has an answer to look at, and the answer says what it asks for (exit 3).",
     "PD1": "A pending change has every field of its format, of the right type, and no other.",
     "MF1": "A tree with records has a manifest.",
     "MF2": "The manifest has every field of its format, of the right type, and no other.",

@@ -56,20 +56,23 @@ def scan_paths(redactor: Redactor, paths: Sequence[str]) -> SecretScan:
 
 def _list_files(path: str, findings: list[Finding]) -> Iterator[str]:
     """The files under a path, sorted; symbolic links in a folder are not followed."""
-    if not os.path.isdir(path):
-        yield path
-        return
-    try:
-        entries = list_folder(path)
-    except CannotRead as exc:
-        findings.append(exc.finding(path))
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name not in SKIPPED_FOLDERS:
-                yield from _list_files(entry.path, findings)
-        elif entry.is_file(follow_symlinks=False):
-            yield entry.path
+    pending = [(path, os.path.isdir(path))]
+    while pending:
+        place, is_folder = pending.pop()
+        if not is_folder:
+            yield place
+            continue
+        try:
+            entries = list_folder(place)
+        except CannotRead as exc:
+            findings.append(exc.finding(place))
+            continue
+        for entry in reversed(entries):
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in SKIPPED_FOLDERS:
+                    pending.append((entry.path, True))
+            elif entry.is_file(follow_symlinks=False):
+                pending.append((entry.path, False))
 
 
 def _scan_file(redactor: Redactor, file: str, *, follow_links: bool) -> list[Finding] | None:

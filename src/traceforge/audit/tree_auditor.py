@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from traceforge.audit.auditor import FIRST_STEP_HINT
 from traceforge.audit.parallel_map import map_in_parallel
 from traceforge.config import SNAPSHOTS_DIR
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
@@ -17,6 +16,7 @@ from traceforge.findings import IO, Finding
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
+from traceforge.snapshots.record.pending_changes import first_approval_hint
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.declaration_effects import check_declarations
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
@@ -36,7 +36,7 @@ class TreeAuditor:
         self._is_base_checked = False
 
     def check_tree(self, folder: str) -> None:
-        """Check one tree."""
+        """Check the approved files of one tree."""
         rules = self._rules
         tree = verify_snapshots(folder, rules.policy, self._progress, require_signed=rules.require_signed)
         self._report.add_tree(tree, folder)
@@ -108,4 +108,5 @@ def is_tree_of(project: str, folder: str) -> bool:
 
 def nothing_approved(root: str) -> Finding:
     """The finding for a snapshot tree without a snapshot: it must not pass."""
-    return Finding(root, "", IO, "nothing to verify: no snapshots yet", FIRST_STEP_HINT)
+    hint = first_approval_hint(os.path.dirname(os.path.abspath(root)))
+    return Finding(root, "", IO, "nothing to verify: no snapshots yet", hint)

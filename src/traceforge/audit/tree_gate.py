@@ -19,7 +19,8 @@ from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot, find_root_problem
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending
-from traceforge.snapshots.record.pending_judgement import judge_again
+from traceforge.snapshots.record.pending_judgement import judge_pending
+from traceforge.snapshots.tree.approved_calls import load_approved_calls
 from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base
 from traceforge.snapshots.tree.declaration_effects import check_declarations
 from traceforge.terminal import ProgressReporter, no_progress
@@ -56,22 +57,26 @@ def check_tree_and_pending(
     """Check the snapshot tree at `root`, what differs from the commit `base`, and that no change is pending."""
     audit = AuditReport()
     findings = list[GateFinding]()
-    snapshots, request_gated = 0, 0
+    policy = ModelPolicy.from_config(loaded.config)
+    snapshots, request_gated, is_valid, unapproved = 0, 0, False, list[Finding]()
     stored: Mapping[str, StoredSnapshot] = {}
     problem = find_root_problem(root) if os.path.lexists(root) else None
     if problem is not None:
         findings.append(GateFinding(problem, 0))
     elif os.path.lexists(root):
-        tree = verify_snapshots(root, ModelPolicy.from_config(loaded.config), progress)
+        tree = verify_snapshots(root, policy, progress)
         audit.add_tree(tree, root)
         snapshots, request_gated, stored = tree.records + tree.raw_only, tree.request_gated, tree.stored
-        tree_findings = [*tree.findings, *check_policy_approved(loaded, tree.settings)]
-        findings += [GateFinding(finding, 0) for finding in tree_findings]
+        is_valid = not tree.findings
+        unapproved = list(check_policy_approved(loaded, tree.settings))
+        findings += [GateFinding(finding, 0) for finding in (*tree.findings, *unapproved)]
     compared = _compare_with_base(loaded, stored, base)
     findings += [GateFinding(finding, 0) for finding in compared.name_files(root)]
     findings += [GateFinding(finding, 0) for finding in check_declarations(loaded)]
-    pending = judge_again(load_pending(loaded.project), ModelPolicy.from_config(loaded.config), {})
-    findings += find_pending_changes(pending)
+    pending = load_pending(loaded.project)
+    approved = load_approved_calls(loaded.project, policy) if pending and is_valid else ()
+    calls = {call.id: call for call in approved}
+    findings += find_pending_changes(judge_pending(loaded, pending, calls, are_settings_approved=not unapproved))
     if not findings and not snapshots:
         findings.append(GateFinding(nothing_approved(root), 0))
     return TreeGateReport(audit, findings, snapshots, request_gated, compared.line)

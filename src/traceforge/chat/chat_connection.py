@@ -276,7 +276,8 @@ class ChatConnection(asyncio.Protocol):
         """How far the client has come."""
         if not self._has_sent_head:
             return RequestPhase.FIRST_HEAD
-        is_idle = self._head is None and not self._is_client_full
+        is_served = self._task is not None and not self._pipelined
+        is_idle = self._head is None and not is_served and not self._is_client_full
         return RequestPhase.IDLE if is_idle else RequestPhase.IN_REQUEST
 
     def make_room(self) -> None:

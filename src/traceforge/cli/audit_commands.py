@@ -8,6 +8,7 @@ from traceforge.canon import exact_ecmascript_bytes
 from traceforge.cli.ci_report_files import write_ci_reports
 from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
 from traceforge.cli.lazy_group import SuggestingGroup
+from traceforge.cli.shared_page import PAGE_MODE
 from traceforge.config import current_folder, load_config
 from traceforge.drift.drift_audit import audit_cassettes
 from traceforge.files import write_atomic
@@ -16,8 +17,6 @@ from traceforge.report.drift_report import build_drift_report
 from traceforge.report.drift_text import drift_json, drift_lines
 from traceforge.report.finding_locations import FindingLocator
 from traceforge.terminal import print_json_bytes, print_text
-
-PAGE_MODE = 0o600  # It quotes prompts.
 
 
 class DividedCommand(click.Command):
@@ -37,7 +36,7 @@ def audit_group() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, on stderr.")
 @click.option("--html", metavar="FILE", default="", help="Write the report to FILE as a page.")
 @report_options
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, required=True, metavar="[DIR] -- COMMAND...")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[DIR] -- COMMAND...")
 def vcr(words: tuple[str, ...], as_json: bool, html: str, junit: str, sarif: str) -> None:
     """Compare what a suite sends with its cassettes.
 

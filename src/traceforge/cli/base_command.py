@@ -26,12 +26,13 @@ NOT_A_BUILD = (
 def base(fetch: bool) -> None:
     """Print the commit that this build is compared with.
 
-    `traceforge verify`, `traceforge test` and the pytest plugin compare the snapshots with it where CI is set. GitHub
-    Actions and GitLab CI say which commit it is. Where CI is not set, this command says so: they compare with no
-    other commit then, unless you name one: `traceforge verify --base REF`.
+    In a build of a CI service (the variable CI is set), `traceforge verify`, `traceforge test` and the pytest plugin
+    compare the snapshots with those of this commit. GitHub Actions and GitLab CI name it in their variables.
 
-    Exit code 0: the commit is in this clone, or there is none. Exit code 3: it is known and not in this clone, or
-    what names it cannot be read.
+    On your machine CI is not set. Then no commit is compared, unless you name one: `traceforge verify --base REF`.
+
+    Exit code 0: the commit is in this clone, or there is none to compare with. Exit code 3: the commit is not in this
+    clone, or the file or variable that names it cannot be read.
     """
     project = load_project().project
     if not is_ci():

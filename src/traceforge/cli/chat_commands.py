@@ -19,7 +19,7 @@ from traceforge.chat.prompt_layers import BUNDLED, PromptFolder
 from traceforge.chat.provider_model import ProviderModel
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
-from traceforge.cli.output import print_ready
+from traceforge.cli.output import port_option, print_ready
 from traceforge.http.serving import bind_socket, socket_url
 from traceforge.model_server.http_server import serve_local_model
 from traceforge.terminal import escape_json
@@ -37,13 +37,7 @@ def chat() -> None:
 
 
 @chat.command()
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=PORT,
-    show_default=True,
-    help="Listen on this port; 0 picks a free one.",
-)
+@port_option(PORT)
 @click.option("--model", "name", default="", metavar="NAME", help="Ask this model; required with --upstream.")
 @click.option(
     "--upstream", default="", metavar="URL",

@@ -7,7 +7,6 @@ import sys
 
 import click
 
-from traceforge.addresses import upstream_problem
 from traceforge.canon import JSON
 from traceforge.capture.proxy.effective_upstreams import (
     EffectiveUpstreams,
@@ -17,12 +16,15 @@ from traceforge.capture.proxy.effective_upstreams import (
 from traceforge.cli.output import confirm_or_exit, has_stderr_terminal, json_option, print_json
 from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
+from traceforge.cli.target_option import target_option
 from traceforge.config import LoadedConfig
+from traceforge.errors import CannotWrite
 from traceforge.findings import exit_code
 from traceforge.report.check_live_text import plan_lines, verdict_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.live.live_address import ProviderAddresses
 from traceforge.snapshots.live.live_check import open_check
+from traceforge.snapshots.live.live_history import store_report
 from traceforge.snapshots.live.live_journal import LiveJournal
 from traceforge.snapshots.live.live_plan import (
     LiveCall,
@@ -41,18 +43,6 @@ RUNS_MAX = 1000
 CONCURRENCY_MAX = 64
 
 
-def _read_targets(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Read PROVIDER=URL, each provider once."""
-    targets: dict[str, str] = {}
-    for text in values:
-        name, equals, url = text.partition("=")
-        problem = upstream_problem(name, url) if equals else "write PROVIDER=URL"
-        if problem or name in targets:
-            raise click.BadParameter(problem or f"{name} is named twice")
-        targets[name] = url
-    return targets
-
-
 @click.command("check-live")
 @click.argument("names", nargs=-1, metavar="[ID...]")
 @click.option("--runs", type=click.IntRange(1, RUNS_MAX), default=1, show_default=True, metavar="N",
@@ -60,8 +50,7 @@ def _read_targets(_: click.Context, __: click.Parameter, values: tuple[str, ...]
 @click.option(
     "--model", default="", metavar="NAME", help="Send the requests to this model instead of the recorded one."
 )
-@click.option("--target", "targets", multiple=True, metavar="PROVIDER=URL", callback=_read_targets,
-              help="Send the requests for PROVIDER to URL; repeatable.")  # fmt: skip
+@target_option
 @click.option("--concurrency", type=click.IntRange(1, CONCURRENCY_MAX), default=4, show_default=True, metavar="K",
               help="Make at most K calls at a time.")  # fmt: skip
 @click.option(
@@ -100,22 +89,22 @@ def check_live(
     snapshots = open_snapshots(loaded)
     upstreams = find_command_upstreams(loaded, targets)
     plan = _make_plan(snapshots, upstreams, names, targets, runs, model)
-    with LiveJournal(loaded.project, plan, fresh=fresh) as journal:
-        check = open_check(loaded, snapshots.keys, plan, journal, os.environ)
-        missing = check.missing
-        missing_calls = [job.call for job in missing]
-        _print_plan(loaded, plan, missing_calls)
-        if missing:
-            confirm_calls(yes, describe_declared_keys(missing_calls, upstreams))
+    journal = LiveJournal(loaded.project, plan, fresh=fresh)
+    check = open_check(loaded, snapshots.keys, plan, journal, os.environ)
+    missing_calls = [job.call for job in check.missing]
+    _print_plan(loaded, plan, missing_calls)
+    if missing_calls:
+        confirm_calls(yes, describe_declared_keys(missing_calls, upstreams))
+    with journal:
         try:
-            for _ in show_progress(check.run_missing(concurrency), len(missing), "asking", at_once=True):
+            for _ in show_progress(check.run_missing(concurrency), len(check.missing), "asking", at_once=True):
                 pass
         except KeyboardInterrupt:
             answered = plan.request_count - len(check.missing)
             message = f"{answered} of {plan.request_count} answers are saved; run the same command to continue"
             print_text(f"\n{message}", err=True)
             raise
-        _print_results_and_exit(check.verdicts(), strict=strict, as_json=as_json)
+        _report_and_exit(loaded, check.verdicts(), strict=strict, as_json=as_json)
 
 
 def find_command_upstreams(loaded: LoadedConfig, targets: dict[str, str]) -> EffectiveUpstreams:
@@ -135,7 +124,7 @@ def _make_plan(
         print_text(finding_lines(list(snapshots.findings)), err=True)
         print_text("the snapshot tree is invalid, so nothing was sent", err=True)
         raise click.exceptions.Exit(int(exit_code(snapshots.findings)))
-    calls = select_calls(snapshots.approved_calls, names)
+    calls = select_calls(snapshots.loaded.project, snapshots.approved_calls, names)
     if unused := find_unused_targets(calls, targets):
         providers = ", ".join(sorted({call.provider for call in calls}))
         raise click.UsageError(f"No snapshot uses {', '.join(unused)}; providers are {providers}.")
@@ -170,13 +159,17 @@ def confirm_calls(yes: bool, declared_keys: list[str]) -> None:
     confirm_or_exit("Make these calls?", "nothing was sent")
 
 
-def _print_results_and_exit(results: list[CheckedCall], *, strict: bool, as_json: bool) -> None:
+def _report_and_exit(loaded: LoadedConfig, results: list[CheckedCall], *, strict: bool, as_json: bool) -> None:
     code = check_exit_code(results, strict=strict)
+    report: dict[str, JSON] = {
+        "exit_code": int(code),
+        "snapshots": [checked_json(result, strict=strict) for result in results],
+    }
+    try:
+        store_report(loaded.project, report)
+    except CannotWrite as exc:  # The result counts, also without its history.
+        print_text(one_line(f"the report of this check was not stored: {exc.message}"), err=True)
     if as_json:
-        report: dict[str, JSON] = {
-            "exit_code": int(code),
-            "snapshots": [checked_json(result, strict=strict) for result in results],
-        }
         print_json(report)
     else:
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ

@@ -11,11 +11,10 @@ in that of `python -c 'import click'`:
     audit/tree_auditor              with the first snapshot tree                          0.8
     audit/other_file_check          with the first file of another kind                   0.2
     snapshots/tree/state_folder     Git and the journal, where there is a state folder    0.2
-    findings                        difflib, for the nearest name after a mistake         0.02
 
 Others have their reasons beside them: packs and the storage of traces (`auditor`), the reports for CI services
-(`ci_reports`), google-re2 (`config_commands`), and shell completion (`lazy_group`). What a command may load is listed
-in `tests/flows/test_command_start.py`.
+(`ci_reports`) and google-re2 (`config_commands`). What a command may load is listed in
+`tests/flows/test_command_start.py`.
 """
 
 from __future__ import annotations
@@ -62,6 +61,11 @@ TOP: CommandTable = {
         "audit": CommandEntry(
             "traceforge.cli.audit_commands:audit_group", "Find tests that no longer send what was recorded."
         ),
+        "check": CommandEntry(
+            "traceforge.cli.check_commands:check_group",
+            "Run checks of answers that may vary; propose new ones.",
+            extra="checks",
+        ),
         "base": CommandEntry(
             "traceforge.cli.base_command:base", "Print the commit that this build is compared with."
         ),
@@ -77,6 +81,7 @@ TOP: CommandTable = {
         "session": CommandEntry(
             "traceforge.cli.session_commands:session", "List and show sessions: the steps of an agent."
         ),
+        "ui": CommandEntry("traceforge.cli.ui_command:ui", "Show this project in a browser.", extra="ui"),
         "import": CommandEntry(
             "traceforge.cli.import_commands:import_group", "Import what other tools have recorded."
         ),
@@ -106,7 +111,7 @@ TOP: CommandTable = {
         ),
         "hash": CommandEntry(
             "traceforge.cli.hash_command:hash_file",
-            "Print the digest of a JSON file's content; formatting is ignored.",
+            "Print the digest of a JSON file; formatting is ignored.",
         ),
     },
     "Chat": {

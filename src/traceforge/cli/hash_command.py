@@ -24,7 +24,7 @@ from traceforge.terminal import print_text
     "8785) or ECMAScript key order.",
 )
 def hash_file(file: str, kind: str) -> None:
-    """Print the digest of a JSON file's content; formatting is ignored.
+    """Print the digest of a JSON file; formatting is ignored.
 
     The digest is the SHA-256 of the canonical JSON text, and not of the bytes of the file. A snapshot's hash is
     computed from its records; the hashes that the file states are ignored.

@@ -11,7 +11,7 @@ from traceforge.cli.project import load_project
 from traceforge.findings import ExitCode, exit_code
 from traceforge.report.import_text import import_json, import_lines
 from traceforge.report.text_format import finding_lines
-from traceforge.snapshots.record.cassette_import import import_cassettes
+from traceforge.snapshots.record.cassette_import import import_cassettes, read_cassettes
 from traceforge.snapshots.record.cassette_layout import DEFAULT_PATTERN, CassetteLayout
 from traceforge.snapshots.tree.project_snapshots import open_snapshots
 from traceforge.terminal import print_text
@@ -49,12 +49,14 @@ def vcr(folder: str, pattern: str, as_json: bool) -> None:
         layout = CassetteLayout(loaded.project, pattern)
     except ValueError as exc:
         raise click.BadParameter(str(exc), param_hint="--layout") from None
-    snapshots = open_snapshots(loaded, is_recording=True, progress=show_progress)
+    cassettes = read_cassettes(loaded, folder, layout, show_progress)
+    # Only what is imported needs the match key, which is made here.
+    snapshots = open_snapshots(loaded, is_recording=bool(cassettes.exchanges), progress=show_progress)
     if findings := snapshots.tree_report.findings:
         print_text(finding_lines(findings), err=True)
         print_text("the snapshot tree is invalid, so nothing was imported", err=True)
         raise click.exceptions.Exit(int(exit_code(findings)))
-    imported = import_cassettes(snapshots, folder, layout, progress=show_progress)
+    imported = import_cassettes(snapshots, cassettes, show_progress)
     code = ExitCode.UNCHECKED if imported.findings or imported.unread or not imported.calls else ExitCode.OK
     if as_json:
         print_json(import_json(imported, int(code)))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from traceforge.cli.command_table import CommandEntry, CommandTable
 from traceforge.errors import MissingExtra
 from traceforge.findings import nearest_name
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-
+SUBCOMMANDS_SHOWN = 3  # Several groups have a `show`.
 # Words that people type for a command of another name; the first of the commands that the group has is suggested.
 _SYNONYMS = {
     "add": ("create", "append"),
@@ -44,8 +42,19 @@ class SuggestingGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
         if args and args[0] not in names and not args[0].startswith("-"):
-            ctx.fail(f"There is no command {args[0]!r}.{did_you_mean_command(args[0], names)}")
+            suggestion = did_you_mean_command(args[0], names, self._list_subcommands(ctx, names))
+            ctx.fail(f"There is no command {args[0]!r}.{suggestion}")
         return super().resolve_command(ctx, args)
+
+    def _list_subcommands(self, ctx: click.Context, names: Iterable[str]) -> Iterator[str]:
+        """The commands of the groups in this group, each with its group: `trace prune`."""
+        for name in names:
+            try:
+                command = self.get_command(ctx, name)
+            except MissingExtra:
+                continue
+            if isinstance(command, click.Group):
+                yield from (f"{name} {subcommand}" for subcommand in command.list_commands(ctx))
 
 
 class LazyGroup(SuggestingGroup):
@@ -73,8 +82,6 @@ class LazyGroup(SuggestingGroup):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete a command's name, from the table alone."""
-        from click.shell_completion import CompletionItem  # 4 ms
-
         commands = [
             CompletionItem(name, help=entry.summary)
             for section in self.table.values()
@@ -101,12 +108,17 @@ def _import_command(name: str, entry: CommandEntry) -> click.Command:
     return command
 
 
-def did_you_mean_command(word: str, names: Iterable[str]) -> str:
-    """As `did_you_mean`; knows words for commands that are called otherwise, such as `get` for `show`."""
+def did_you_mean_command(word: str, names: Iterable[str], subcommands: Iterable[str] = ()) -> str:
+    """As `did_you_mean`; knows words for commands that are called otherwise, such as `get` for `show`, and those of
+    `subcommands` with this name, such as `trace prune` for `prune`.
+    """
     commands = list(names)
     for command in _SYNONYMS.get(word, ()):
         if command in commands:
             return f" Did you mean {command}?"
+    same_name = [command for command in subcommands if command.endswith(f" {word}")]
+    if same_name:
+        return f" Did you mean {' or '.join(same_name[:SUBCOMMANDS_SHOWN])}?"
     return did_you_mean(word, commands)
 
 

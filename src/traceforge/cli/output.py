@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from traceforge.build_environment import is_ci
+from traceforge.build_environment import find_ci_refusal
 from traceforge.canon import JSON, ecmascript_bytes, exact_ecmascript_bytes
 from traceforge.cli.main import INTERRUPTED
 from traceforge.errors import STDOUT_HINT, CannotWrite, InvalidFile
@@ -18,7 +18,21 @@ from traceforge.findings import Finding, exit_code
 from traceforge.report.text_format import finding_lines
 from traceforge.terminal import escape_text, print_json_bytes, print_text, write_raw
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+
+
+def port_option(default: int) -> Callable[[Command], Command]:
+    """The option `--port` of a command that starts a server."""
+    return click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        metavar="PORT",
+        default=default,
+        show_default=True,
+        help="Listen on this port; 0 picks a free one.",
+    )
 
 
 def print_json(document: Mapping[str, JSON]) -> None:
@@ -96,10 +110,8 @@ def print_ready(url: str, as_json: bool, token: str = "") -> None:
 
 def refuse_in_ci(command: str) -> None:
     """Refuse a command that writes where CI is set: what is approved is written on a developer's machine."""
-    if is_ci():
-        raise click.UsageError(
-            f"`traceforge {command}` writes files, and CI is set. Run it on your machine and commit the result."
-        )
+    if refusal := find_ci_refusal(command):
+        raise click.UsageError(refusal)
 
 
 def has_stderr_terminal() -> bool:

@@ -6,15 +6,17 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import TypedDict, cast
 
 import click
 from msgspec import UNSET
 
+from traceforge.build_environment import is_ci
 from traceforge.canon import JSON
-from traceforge.cli.approval_reason import check_reason, is_placeholder
+from traceforge.cli.approval_reason import check_reason
 from traceforge.cli.output import exit_on_refusal, json_option, print_json, refuse_in_ci
 from traceforge.cli.project import load_project, snapshots_root
+from traceforge.cli.shared_page import html_option, write_shared_page
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.replay.request_key import make_request_keyer
 from traceforge.report.gate_text import change_json, changed_part, diff_lines, setting_lines, status_lines
@@ -22,10 +24,11 @@ from traceforge.report.request_head_text import unknown_parts_text
 from traceforge.report.text_format import count
 from traceforge.snapshots.approve.pending_approval import approve_changes as write
 from traceforge.snapshots.approve.pending_approval import select_pending
+from traceforge.snapshots.approve.pending_state import PendingState, load_pending_state
+from traceforge.snapshots.approve.reason_check import is_placeholder
 from traceforge.snapshots.approve.tree_approval import approve_tree
 from traceforge.snapshots.approve.tree_commit import CommitResult
-from traceforge.snapshots.formats.approved_policy import ApprovedSettings, SettingChange, find_policy_changes
-from traceforge.snapshots.formats.determinism_policy import ModelPolicy
+from traceforge.snapshots.formats.approved_policy import SettingChange
 from traceforge.snapshots.record.pending_changes import (
     PENDING_FOLDER,
     ChangeKind,
@@ -33,50 +36,23 @@ from traceforge.snapshots.record.pending_changes import (
     delete_pending,
     load_pending,
 )
-from traceforge.snapshots.record.pending_judgement import judge_again
-from traceforge.snapshots.tree.approved_calls import ApprovedCall, load_approved_calls
-from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
+from traceforge.snapshots.record.pending_judgement import judge_pending
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.terminal import one_line, print_text
 
 reason_option = click.option(
     "--reason", default=None, help="State why the change is right; stored in the approval.  [required]"
 )
 NOTHING_PENDING = "nothing is pending; find changes: traceforge record -- COMMAND"
+NOTHING_PENDING_IN_CI = "nothing is pending; find changes: traceforge test -- COMMAND"  # No `record` there.
 POLICY_APPROVED = "every setting is as approved"
 tag_option = click.option("--tag", default="", help="Tag the approval with a name, such as a ticket.")
 sign_option = click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
 full_option = click.option("--full", is_flag=True, help="Show long texts in full.")
 
 
-class _PendingState(NamedTuple):
-    """What waits for approval in a project, and what is approved."""
-
-    loaded: LoadedConfig
-    changes: list[PendingChange]
-    approved: dict[str, ApprovedCall]  # by id
-    finding_count: int  # of the snapshot tree
-    settings: list[SettingChange]  # that differ from the approved policy
-
-
-def _load_state(*, with_new_policy: bool = False) -> _PendingState:
-    """`with_new_policy`: where no policy was ever approved, every setting differs from it."""
-    loaded = load_project()
-    root = os.path.join(loaded.project, SNAPSHOTS_DIR)
-    policy = ModelPolicy.from_config(loaded.config)
-    tree = verify_tree(root, policy) if os.path.isdir(root) else TreeReport(0, 0, ())
-    approved = [] if tree.findings else load_approved_calls(loaded.project, policy)
-    settings = _find_settings(loaded, tree.settings, with_new_policy=with_new_policy)
-    calls = {call.id: call for call in approved}
-    changes = judge_again(load_pending(loaded.project), policy, calls)
-    return _PendingState(loaded, changes, calls, len(tree.findings), settings)
-
-
-def _find_settings(
-    loaded: LoadedConfig, approved: ApprovedSettings | None, *, with_new_policy: bool
-) -> list[SettingChange]:
-    if approved is None and not with_new_policy:
-        return []
-    return find_policy_changes(loaded.config, approved or {})
+def _load_state(*, with_new_policy: bool = False) -> PendingState:
+    return load_pending_state(load_project(), with_new_policy=with_new_policy)
 
 
 @click.command()
@@ -102,7 +78,8 @@ def status(as_json: bool) -> None:
 @click.command()
 @click.argument("name", required=False, metavar="[ID]")
 @full_option
-def diff(name: str | None, full: bool) -> None:
+@html_option
+def diff(name: str | None, full: bool, html: str) -> None:
     """Show the diff of pending changes, or of one ID.
 
     ID may be shortened to its first characters. Without an ID, settings that differ from the approved policy are
@@ -110,11 +87,14 @@ def diff(name: str | None, full: bool) -> None:
     """
     loaded, changes, approved, _, all_settings = _load_state()
     chosen, settings = (select_pending(changes, [name]), []) if name else (changes, all_settings)
-    _print_diffs(loaded, chosen, approved, full=full)
+    if html:
+        write_shared_page(html, "changes", *([chosen[0].id] if name else []))
+    else:
+        _print_diffs(loaded, chosen, approved, full=full)
     if settings:
         print_text("\n".join(setting_lines(settings)))
     elif not chosen:
-        print_text(NOTHING_PENDING)
+        print_text(NOTHING_PENDING_IN_CI if is_ci() else NOTHING_PENDING)
     if any(change.kind is not ChangeKind.REFUSED for change in chosen):
         changes_named = chosen[0].id if name else "--all"
         print_text(f'next: traceforge approve {changes_named} --reason "…"', err=True)
@@ -170,15 +150,8 @@ def approve(
     if whole_tree:
         if names or everything:
             raise click.UsageError("--tree approves no pending changes: pass no ID and no --all with it.")
-        with exit_on_refusal(snapshots_root(loaded)):
-            result = approve_tree(
-                loaded, reason=check_reason(reason), tag=tag, sign=sign, approve_policy=approve_policy
-            )
-        if result is not None:
-            _print_tree_approval(result)
-            return
-        print_text("every snapshot is as approved")
-        if not approve_policy:
+        options = _ApprovalOptions(reason=check_reason(reason), tag=tag, sign=sign, approve_policy=approve_policy)
+        if _approve_whole_tree(loaded, options) or not approve_policy:
             return
     if not names and not everything and approve_policy and not settings:
         print_text(POLICY_APPROVED)
@@ -187,20 +160,49 @@ def approve(
         print_text("\n".join([NOTHING_PENDING, *setting_lines(settings)]))
         return
     chosen = _choose_changes(changes, names, everything=everything, may_be_none=approve_policy)
-    reason = check_reason(reason)
-    if not chosen and not (approve_policy and settings):
-        print_text("nothing to approve")
+    options = _ApprovalOptions(reason=check_reason(reason), tag=tag, sign=sign, approve_policy=approve_policy)
+    if chosen or (approve_policy and settings):
+        _approve_chosen(loaded, chosen, settings, options)
     else:
-        with exit_on_refusal(snapshots_root(loaded)):
-            approval = write(loaded, chosen, reason=reason, tag=tag, sign=sign, approve_policy=approve_policy)
-        _print_approved_changes(chosen)
-        _print_approval(approval)
-        if settings and not approve_policy:
-            print_text("\n".join(setting_lines(settings)), err=True)
+        print_text("nothing to approve")
     refused = [change for change in changes if change.kind is ChangeKind.REFUSED] if everything else []
     if refused:
         print_text(f"{count(len(refused), 'change')} cannot be approved: see traceforge status", err=True)
         raise click.exceptions.Exit(1)
+
+
+class _ApprovalOptions(TypedDict):
+    """The options of a command that approves."""
+
+    reason: str
+    tag: str
+    sign: bool
+    approve_policy: bool
+
+
+def _approve_whole_tree(loaded: LoadedConfig, options: _ApprovalOptions) -> bool:
+    """Approve the snapshots as they are in the tree; false where all are approved as they are."""
+    with exit_on_refusal(snapshots_root(loaded)):
+        approval = approve_tree(loaded, **options)
+    if approval is None:
+        print_text("every snapshot is as approved")
+        return False
+    _print_tree_approval(approval)
+    return True
+
+
+def _approve_chosen(
+    loaded: LoadedConfig,
+    changes: Sequence[PendingChange],
+    settings: Sequence[SettingChange],
+    options: _ApprovalOptions,
+) -> None:
+    with exit_on_refusal(snapshots_root(loaded)):
+        approval = write(loaded, changes, **options)
+    _print_approved_changes(changes)
+    _print_approval(approval)
+    if settings and not options["approve_policy"]:
+        print_text("\n".join(setting_lines(settings)), err=True)
 
 
 def _choose_changes(
@@ -284,13 +286,31 @@ def review(full: bool, sign: bool) -> None:
         raise click.UsageError(
             'A review needs a terminal. Without one: traceforge diff, then traceforge approve --all --reason "…"'
         )
-    loaded, changes, approved, *_ = _load_state()
-    accepted: list[str] = []
+    state = _load_state()
+    if not state.changes:
+        print_text(NOTHING_PENDING)
+        return
+    chosen = _review_each(state, full=full)
+    if not chosen:
+        print_text("nothing was accepted")
+        return
+    reason = ""
+    while is_placeholder(reason):
+        reason = click.prompt(_reason_question(len(chosen)), prompt_suffix=" ")
+    with exit_on_refusal(snapshots_root(state.loaded)):
+        approval = write(state.loaded, chosen, reason=reason, sign=sign)
+    print_text(f"approved {count(len(chosen), 'change')}")
+    _print_approval(approval)
+
+
+def _review_each(state: PendingState, *, full: bool) -> list[PendingChange]:
+    """Ask about each pending change; the accepted ones, as they are after edits. Rejected ones are deleted."""
+    accepted: list[PendingChange] = []
     place = 0
-    while place < len(changes):
-        change = changes[place]
-        print_text(f"\n[{place + 1}/{len(changes)}]")
-        _print_diffs(loaded, [change], approved, full=full)
+    while place < len(state.changes):
+        change = state.changes[place]
+        print_text(f"\n[{place + 1}/{len(state.changes)}]")
+        _print_diffs(state.loaded, [change], state.approved, full=full)
         may_accept = change.kind is not ChangeKind.REFUSED
         keys = [key for key in _REVIEW_KEYS if may_accept or key != "a"]
         question = f"{'a accept, ' if may_accept else ''}r reject, s skip, o open in the editor, q quit, ? help"
@@ -301,23 +321,21 @@ def review(full: bool, sign: bool) -> None:
             print_text("\n".join(f"  {key}  {_REVIEW_KEYS[key]}" for key in keys))
             continue
         if answer == "o":
-            click.edit(filename=os.path.join(loaded.project, PENDING_FOLDER, f"{change.id}.json"))
-            edited = judge_again(load_pending(loaded.project), ModelPolicy.from_config(loaded.config), approved)
-            changes[place] = next((fresh for fresh in edited if fresh.id == change.id), change)
+            state.changes[place] = _edit_change(state, change)
             continue
         if answer == "a":
-            accepted.append(change.id)
+            accepted.append(change)
         if answer == "r":
-            delete_pending(loaded.project, [change.id])
+            delete_pending(state.loaded.project, [change.id])
         place += 1
-    chosen = [change for change in changes if change.id in accepted]
-    if not chosen:
-        print_text("nothing was accepted")
-        return
-    reason = ""
-    while is_placeholder(reason):
-        reason = click.prompt(_reason_question(len(chosen)), prompt_suffix=" ")
-    with exit_on_refusal(snapshots_root(loaded)):
-        approval = write(loaded, chosen, reason=reason, sign=sign)
-    print_text(f"approved {count(len(chosen), 'change')}")
-    _print_approval(approval)
+    return accepted
+
+
+def _edit_change(state: PendingState, change: PendingChange) -> PendingChange:
+    """Open a pending change in the editor, and judge it again."""
+    project = state.loaded.project
+    click.edit(filename=os.path.join(project, PENDING_FOLDER, f"{change.id}.json"))
+    edited = judge_pending(
+        state.loaded, load_pending(project), state.approved, are_settings_approved=not state.settings
+    )
+    return next((fresh for fresh in edited if fresh.id == change.id), change)

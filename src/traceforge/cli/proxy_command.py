@@ -16,7 +16,7 @@ from traceforge.capture.proxy.worker_supervisor import WorkerSupervisor
 from traceforge.capture.recorder import ProcessRecorder, Recorder
 from traceforge.capture.replay_responder import ReplayResponder, read_pace
 from traceforge.capture.trace_writer import RecorderSettings
-from traceforge.cli.output import print_ready, refuse_in_ci
+from traceforge.cli.output import port_option, print_ready, refuse_in_ci
 from traceforge.config import LoadedConfig, current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
 from traceforge.http.access import is_loopback
@@ -38,14 +38,7 @@ MISSES_SHOWN = 10
 
 
 @click.command()
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    default=PORT,
-    show_default=True,
-    help="Listen on this port; 0 picks a free one.",
-)
+@port_option(PORT)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Listen on this address.")
 @click.option(
     "--mode", type=click.Choice(["record", "replay", "auto", "off"]), default="record", show_default=True,
@@ -103,15 +96,8 @@ def proxy(
         raise click.UsageError("--session selects traces; snapshots belong to no session.")
     if recording and (mode != "replay" or session_id or source == "snapshots"):
         raise click.UsageError("--recording needs --mode replay and excludes --session and --from.")
-    if mode in ("replay", "auto") and workers > 1:
-        raise click.UsageError("A replay counts how often each request came, so it needs --workers 1.")
-    token = os.environ.get(TOKEN_VARIABLE, "")
-    if not token and not is_loopback(host):
-        raise click.UsageError(
-            f"{host} can be reached from other machines: set {TOKEN_VARIABLE}, or listen on 127.0.0.1."
-        )
-    if workers > 1 and not sys.platform.startswith("linux"):
-        raise click.UsageError("--workers needs Linux, which spreads connections over processes.")
+    _check_workers(workers, mode)
+    token = _read_token(host)
     loaded = load_config(current_folder())
     refuse_tracked_state(loaded.project)
     effective = find_upstreams(loaded, os.environ, dict(map(_read_upstream, upstreams)), "--upstream")
@@ -132,6 +118,23 @@ def proxy(
             print_text(f"unused: {count(session.unused, 'interaction')}", err=True)
         required = requires_comparison(loaded.config.match.redacted, os.environ)
         raise click.exceptions.Exit(_report_replay(replay.player, strict=mode == "replay", required=required))
+
+
+def _check_workers(workers: int, mode: str) -> None:
+    if workers > 1 and mode in ("replay", "auto"):
+        raise click.UsageError("A replay counts how often each request came, so it needs --workers 1.")
+    if workers > 1 and not sys.platform.startswith("linux"):
+        raise click.UsageError("--workers needs Linux, which spreads connections over processes.")
+
+
+def _read_token(host: str) -> str:
+    """The token that clients send; "" is enough on loopback alone."""
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if not token and not is_loopback(host):
+        raise click.UsageError(
+            f"{host} can be reached from other machines: set {TOKEN_VARIABLE}, or listen on 127.0.0.1."
+        )
+    return token
 
 
 def _read_pace(text: str) -> float:
@@ -168,7 +171,7 @@ def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bo
 def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
     """Print the result of a replay. An unmatched request counts even if the application ignored the error."""
     misses = Counter(
-        f"{'not recorded' if miss.can_record else 'not replayed'}: {miss.message}" for miss in player.unmatched
+        f"{'not recorded' if miss.is_new else 'not replayed'}: {miss.message}" for miss in player.unmatched
     )
     for message, times in misses.most_common(MISSES_SHOWN):
         print_text(f"{one_line(message)}{_times(times)}", err=True)

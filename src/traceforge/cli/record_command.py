@@ -15,7 +15,7 @@ from traceforge.findings import ExitCode, exit_code
 from traceforge.match_key import requires_comparison
 from traceforge.report.record_text import record_json, record_lines
 from traceforge.report.text_format import finding_lines
-from traceforge.snapshots.record.record_run import adopt_answers, run_record
+from traceforge.snapshots.record.record_run import RecordRun, adopt_answers, run_record
 from traceforge.terminal import one_line, print_json_bytes, print_text
 
 RUNS_MAX = 1000
@@ -61,15 +61,15 @@ def record(command: tuple[str, ...], fresh: bool, replace_old: bool, adopt: bool
     under their ids. `traceforge approve` removes an old file when each of its calls is replaced. What COMMAND did not
     ask for stays as it is, and is listed.
 
-    With --adopt, nothing goes to a provider. A request that no snapshot answers, and that is like an imported call of
-    the same test, gets the recorded answer of that call. It is saved for review with the request as it was sent, and
-    its answer is labelled as adopted: no provider gave it to this request. Exit code 3: some request is like no
-    imported call of its test. To replace adopted answers by live ones, use --fresh.
+    With --adopt, nothing goes to a provider. A request that no snapshot answers gets the recorded answer of an
+    imported call of the same test: the one with the nearest prompt, or the next one of the cassette. It is saved for
+    review with the request as it was sent, and its answer is labelled as adopted: no provider gave it to this
+    request. Exit code 3: some request has no such call. To replace adopted answers by live ones, use --fresh.
     """
     refuse_in_ci("record")
     loaded = load_config(current_folder())
     if not command:
-        raise click.UsageError("Name the command to run: traceforge record -- COMMAND.")
+        raise click.UsageError("Name the command to run: traceforge record -- COMMAND")
     if adopt and (fresh or replace_old or runs > 1):
         raise click.UsageError("--adopt asks no provider: it does not go with --fresh, --replace-old or --runs.")
     if not as_json and not adopt:
@@ -95,18 +95,20 @@ def record(command: tuple[str, ...], fresh: bool, replace_old: bool, adopt: bool
         print_json_bytes(exact_ecmascript_bytes(record_json(record_run)), err=True)
     else:
         print_text("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
+    raise click.exceptions.Exit(_exit_code(record_run, record_run.run.exit_code, loaded.config.match.redacted))
+
+
+def _exit_code(record_run: RecordRun, command_exit_code: int, redacted_setting: str) -> int:
+    if command_exit_code:
+        return command_exit_code
+    if any(variance.is_failure for variance in record_run.variances):
+        return int(ExitCode.FINDINGS)
     incomplete = record_run.unread or record_run.lost or record_run.failed_repeats or record_run.unmatched
+    incomplete = incomplete or record_run.deviations
     uncompared = record_run.snapshots.player.uncompared_call_count and requires_comparison(
-        loaded.config.match.redacted, os.environ
+        redacted_setting, os.environ
     )
-    code = record_run.run.exit_code or (
-        ExitCode.FINDINGS
-        if any(variance.is_failure for variance in record_run.variances)
-        else ExitCode.UNCHECKED
-        if record_run.has_no_call or incomplete or uncompared
-        else 0
-    )
-    raise click.exceptions.Exit(int(code))
+    return int(ExitCode.UNCHECKED if record_run.has_no_call or incomplete or uncompared else ExitCode.OK)
 
 
 def _print_note(text: str) -> None:

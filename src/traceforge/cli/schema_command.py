@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from traceforge.cli.output import write_stdout
-from traceforge.schemas import NAMES, load_schema
+from traceforge.schemas import EDITOR_NAMES, NAMES, load_schema
 from traceforge.terminal import print_text
 
 
@@ -17,9 +17,10 @@ def schema(name: str | None) -> None:
     Without NAME, list the formats. A schema describes the shape of a file; rules about hashes, order and uniqueness
     are checked by `traceforge verify` and explained by `traceforge help RULE`.
     """
+    names = sorted((*NAMES, *EDITOR_NAMES))
     if name is None:
-        print_text("\n".join(NAMES))
+        print_text("\n".join(names))
         return
-    if name not in NAMES:
-        raise click.UsageError(f"There is no format {name!r}. Formats: {', '.join(NAMES)}.")
+    if name not in names:
+        raise click.UsageError(f"There is no format {name!r}. Formats: {', '.join(names)}.")
     write_stdout(load_schema(name))

@@ -7,7 +7,7 @@ import click
 from traceforge.canon import JSONObject
 from traceforge.cli.context.context_options import find_or_prepare_database, project_traces_dir, read_upstreams
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
-from traceforge.cli.output import print_ready
+from traceforge.cli.output import port_option, print_ready
 from traceforge.context.api.open_store import open_store
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
@@ -19,21 +19,15 @@ from traceforge.web.janitor import running_janitor
 from traceforge.web.project_calls import MODEL_CALLS_MAX
 from traceforge.web.request_log import RequestLog, lost_lines
 from traceforge.web.store_application import StoreApplication
-from traceforge.web.store_server import serve as run
 from traceforge.web.store_service import StoreService
+from traceforge.web.uvicorn_server import serve as run
 
 HOST = "127.0.0.1"
 PORT = 3080
 
 
 @click.command()
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=PORT,
-    show_default=True,
-    help="Listen on this port; 0 picks a free one.",
-)
+@port_option(PORT)
 @click.option("--host", default=HOST, show_default=True, metavar="H",
               help="Listen on this address; any but loopback needs --auth required.")  # fmt: skip
 @click.option("--db", default="", metavar="URL",
@@ -79,13 +73,13 @@ def serve(
             StoreService(store, requires_key=auth == "required"), host, log,
             limits=STORE_LIMITS._replace(connections=connections), model_calls_max=calls_per_project,
         )  # fmt: skip
-        log.say("start", auth=auth, upstreams=_describe_upstreams(store))
+        log.log_event("start", auth=auth, upstreams=_describe_upstreams(store))
         with running_janitor(store, fail=lambda exc: log.failure("janitor", exc)):
             try:
-                run(site, sock, lambda: print_ready(socket_url(sock), as_json))
+                run(site, sock, lambda: print_ready(socket_url(sock), as_json), site.delete_expired_periodically)
             finally:
                 site.close()
-        log.say("stop")
+        log.log_event("stop")
     finally:
         store.close()
 

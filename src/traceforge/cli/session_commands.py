@@ -7,6 +7,7 @@ import click
 from traceforge.canon import json_bytes
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import json_option, print_json_line, print_json_list
+from traceforge.cli.shared_page import html_option, write_shared_page
 from traceforge.cli.trace_options import PAGE, open_store
 from traceforge.report.trace_text import session_list_text, session_tree_text, state_note
 from traceforge.terminal import print_text
@@ -43,12 +44,16 @@ def list_sessions(limit: int, as_json: bool) -> None:
 @session.command()
 @click.argument("session_id", metavar="ID")
 @click.option("--state", is_flag=True, help="Show the state at each step.")
+@html_option
 @json_option
-def show(session_id: str, state: bool, as_json: bool) -> None:
+def show(session_id: str, state: bool, html: str, as_json: bool) -> None:
     """Show a session as a tree of its calls.
 
     A call that names a parent stands below it. ID is the id of a session, or at least its first four characters.
     """
+    if html:
+        write_shared_page(html, "sessions", session_id)
+        return
     with open_store() as (store, _):
         name, rows = store.load_session(session_id)
         if as_json:

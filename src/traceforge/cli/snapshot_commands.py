@@ -32,6 +32,7 @@ from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id
 from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
+from traceforge.snapshots.record.pending_changes import first_approval_hint
 from traceforge.snapshots.tree.approved_calls import load_approved_calls
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 from traceforge.snapshots.tree.raw_response_migration import migrate_raw_responses
@@ -109,7 +110,7 @@ def list_snapshots(as_json: bool) -> None:
     elif snapshots:
         print_text(snapshot_list_text(snapshots, ModelPolicy.from_config(loaded.config)))
     else:
-        print_text("no snapshots yet: record and approve calls with `traceforge record -- COMMAND`", err=True)
+        print_text(f"no snapshots yet\n{hint_line(first_approval_hint(loaded.project))}", err=True)
 
 
 @snapshot.command()
@@ -206,7 +207,9 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
     root = snapshots_root(loaded)
     with exit_on_refusal(root):
         read = migrate_tree(root, _read_values(values))
-        findings = read.findings or ([] if read.records or read.left_out else [nothing_approved("")])
+        findings = read.findings or (
+            [] if read.records or read.left_out else [nothing_approved(root)._replace(file="")]
+        )
         if findings:
             raise InvalidFile(tuple(sorted(findings)))
         approval = commit_changes(

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any, TypeVar
 
 import click
 
 from traceforge.cli.progress import ProgressLine
-from traceforge.clock import find_instant, now, timestamp_text
 from traceforge.config import Config, current_folder, load_config
 from traceforge.errors import CannotRead
 from traceforge.report.text_format import count
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import one_line, print_text
+from traceforge.traces import trace_query
 from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_store import TraceStore
 
@@ -26,8 +24,6 @@ PAGE = 20  # Fits on a terminal together with the prompt.
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SINCE = "List only traces since TIME: 2026-01-31, 2026-01-31T12:00:00Z, or 30m, 2h, 7d ago."
-_AGO = re.compile(r"([0-9]{1,6})([smhdw])\Z")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @contextmanager
@@ -103,7 +99,7 @@ def filter_options(command: Command) -> Command:
             ),
             click.option("--model", default="", help="List only traces of this model; * matches any text."),
             click.option(
-                "--status", type=click.Choice(["success", "error"]), help="List only traces that ended like this."
+                "--status", type=click.Choice(trace_query.STATUSES), help="List only traces that ended like this."
             ),
             click.option(
                 "--session", "session_id", default="", metavar="ID", help="List only traces of this session."
@@ -121,35 +117,25 @@ def filter_options(command: Command) -> Command:
     return command
 
 
+def _name_fields(options: Mapping[str, str]) -> dict[str, str]:
+    return {"session" if name == "session_id" else name: value or "" for name, value in options.items()}
+
+
 def make_filter(options: Mapping[str, str]) -> TraceFilter:
     """The filter of the options of `filter_options`."""
-    return TraceFilter(
-        provider=options["provider"],
-        model=options["model"],
-        status=options["status"] or "",
-        session_id=options["session_id"],
-        endpoint=options["endpoint"],
-        since=read_time(options["since"], "--since"),
-        until=read_time(options["until"], "--until"),
-    )
-
-
-def read_time(text: str, option: str) -> str:
-    """A timestamp from the command line: a timestamp, a day, or how long ago."""
-    if not text:
-        return ""
-    ago = _AGO.match(text)
     try:
-        if ago:
-            return timestamp_text(now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
-    except OverflowError:
-        raise click.UsageError(f"{option}: {text} is before the year 1.") from None
-    for candidate in (text, f"{text}T00:00:00Z", f"{text}Z"):
-        if find_instant(candidate):
-            return candidate
-    raise click.UsageError(
-        f"{option}: {text!r} is not a time. Write 2026-01-31, 2026-01-31T12:00:00Z, 30m, 2h or 7d."
-    )
+        return trace_query.make_filter(_name_fields(options))
+    except trace_query.InvalidQuery as exc:
+        raise click.UsageError(f"--{exc.name}: {exc}") from None
+
+
+def read_query(words: tuple[str, ...], options: Mapping[str, str]) -> trace_query.TraceQuery:
+    """The query of words such as `status:error refund`, as the filter of the web view reads them, and of options."""
+    text = " ".join(f'"{word}"' if " " in word and '"' not in word and ":" not in word else word for word in words)
+    try:
+        return trace_query.read_query(text, _name_fields(options))
+    except trace_query.InvalidQuery as exc:
+        raise click.UsageError(f"{exc.name}: {exc}") from None
 
 
 def has_colour(stream: object) -> bool:

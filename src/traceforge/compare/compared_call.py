@@ -83,6 +83,21 @@ class ComparedCall(Struct, frozen=True):
         choice = _choice({"message": message, "finish_reason": response.get("finish_reason")})
         return cls(sent, ComparedAnswer((choice,)))
 
+    @property
+    def last_text(self) -> str:
+        """The text of the last message that has one, for example to name the call in a sentence; "" without any."""
+        messages = self.request.get("messages")
+        texts = map(_find_text, reversed(messages if isinstance(messages, list) else []))
+        return next((text for text in texts if text.strip()), "")
+
+
+def _find_text(message: JSON) -> str:
+    """The text of a message; of one in parts, the first text."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):
+        content = next((part["text"] for part in content if isinstance(part, dict) and "text" in part), None)
+    return content if isinstance(content, str) else ""
+
 
 def _answer(response: JSONObject) -> ComparedAnswer:
     model = response.get("model")

@@ -74,7 +74,7 @@ class PartlyPlayedCassette:
     test: str
     cassette: str
     played: int  # interactions that the test plays
-    of: int  # interactions that all its tests play
+    played_by_all: int  # interactions that its tests play together
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def list_request_changes(
 
 
 def is_blank_model_call(keyer: RequestKeyer, request: RecorderRequest) -> bool:
-    """Whether a request to a model has no prompt: its body is no object, or an empty one, as a filter leaves it."""
+    """Whether a request to a model has no prompt: its body is empty or not an object, as a filter leaves it."""
     if find_endpoint(request.method, request.url).dialect is None:
         return False
     body = key_recorder_request(keyer, request).sent_body

@@ -25,6 +25,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 HOOK_MODULE = "_traceforge_hook.bootstrap"  # Loaded where a TraceForge command has instrumented this process.
 MARK = "traceforge"
 MODES = ("record", "test", "off")
+CHECKS_FOLDER, CHECK_SUFFIXES = ".ai-checks", (".yaml", ".yml")
 GATES_KEY: pytest.StashKey[ProjectGates] = pytest.StashKey()
 WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
 DIRECTORY: Any = getattr(pytest, "Directory", None)  # since pytest 8; before, each file looks for its project
@@ -122,6 +124,15 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         folder = find_gated_folder(collector.path.parent, collector.config)
         if folder is not None:
             start_gate(collector.config, collector.config.getoption("--traceforge") or "", folder)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A check file in a folder `.ai-checks` is a file of tests."""
+    if CHECKS_FOLDER not in file_path.parts or file_path.suffix.lower() not in CHECK_SUFFIXES:
+        return None
+    check_items = import_module("traceforge.pytest_plugin.check_items")  # for projects with checks only
+    collector: pytest.Collector = check_items.CheckFile.from_parent(parent, path=file_path)
+    return collector
 
 
 @pytest.hookimpl(optionalhook=True)

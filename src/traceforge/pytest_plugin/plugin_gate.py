@@ -17,6 +17,7 @@ from traceforge.build_environment import is_ci
 from traceforge.canon import json_bytes, parse_json
 from traceforge.capture.hook.callsite import CallSites
 from traceforge.capture.hook.pytest_scopes import leave_pytest
+from traceforge.capture.hook.short_traceback import NOTE, shorten_traceback
 from traceforge.capture.run.suite_events import merge_outcomes
 from traceforge.config import SNAPSHOTS_DIR, load_config
 from traceforge.errors import ForeignPackage, TraceForgeError
@@ -29,7 +30,6 @@ from traceforge.pytest_plugin import (
     is_worker,
     list_asked_paths,
 )
-from traceforge.pytest_plugin.short_traceback import NOTE, shorten_traceback
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import count, finding_lines, hint_line
 from traceforge.snapshots.gate.gate_findings import NEW_RULE
@@ -304,7 +304,7 @@ class PluginGate:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401 (a private class of pytest)
         """Print what concerns the suite as a whole."""
         if self._lines and not is_worker(self._config):
-            terminalreporter.section(one_line(self._title), red=self._is_red, green=not self._is_red)
+            terminalreporter.write_sep("=", one_line(self._title), red=self._is_red, green=not self._is_red)
             for line in self._lines:
                 terminalreporter.write_line(escape_text(line))
 
@@ -346,7 +346,8 @@ class PluginGate:
         for finding in [*judgement.unchecked, *unselected, *failed]:
             self._fail(f"unchecked: {finding.message}", hint_line(finding.hint))
         if observations.missed_scopes:
-            self._lines += _missed_lines(has_snapshots=bool(self.process.snapshots.approved_calls))
+            has_snapshots = bool(self.process.snapshots.approved_calls)
+            self._lines += _missed_lines(has_snapshots=has_snapshots, needs_fresh=observations.deviations > 0)
 
     def _record(self, observations: RunObservations) -> None:
         from traceforge.pytest_plugin.recorded_changes import file_recorded_changes
@@ -357,10 +358,11 @@ class PluginGate:
             self._fail(f"{count(changes.unread, 'call')} could not be recorded, and cannot be approved")
 
 
-def _missed_lines(*, has_snapshots: bool) -> Iterator[str]:
+def _missed_lines(*, has_snapshots: bool, needs_fresh: bool) -> Iterator[str]:
     """What to do about calls that were refused; in CI, a project without snapshots may not expect a gate."""
     place = ", on your machine" if is_ci() else ""
-    yield f'to approve the changes{place}: pytest --traceforge=record, then traceforge approve --all --reason "…"'
+    record = "traceforge record --fresh -- pytest" if needs_fresh else "pytest --traceforge=record"
+    yield f'to approve the changes{place}: {record}, then traceforge approve --all --reason "…"'
     if is_ci() and not has_snapshots:
         yield "if the tests of this build should call the provider: pytest --traceforge=off"
 

@@ -124,7 +124,7 @@ class LeftOutProjects:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401 (a private class of pytest)
         """Print what was left out."""
         if self._lines:
-            terminalreporter.section("traceforge", red=True)
+            terminalreporter.write_sep("=", "traceforge", red=True)
             for line in self._lines:
                 terminalreporter.write_line(escape_text(line))
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain
 
-from traceforge.config import CONFIG_BYTES_MAX, CONFIG_FILE, PYPROJECT_FILE, find_repository
+from traceforge.config import CONFIG_BYTES_MAX, CONFIG_FILE, PYPROJECT_FILE, configures_traceforge, find_repository
 from traceforge.errors import CannotRead
 from traceforge.files import list_folder, read_file
 
@@ -31,16 +32,19 @@ def find_usage_sign(starts: Sequence[str]) -> str:
     """The file that shows that TraceForge is used around some folders, up to the repository; "" for none."""
     repository = find_repository(starts[0])
     folders = dict.fromkeys(folder for start in starts for folder in _list_folders_above(start, repository))
-    for path, words in (*(item for folder in folders for item in _list_files(folder)), *_list_workflows(repository)):
-        if _mentions(path, words):
-            return os.path.relpath(path, repository).replace(os.sep, "/")
-    return ""
+    files = (*(item for folder in folders for item in _list_files(folder)), *_list_workflows(repository))
+    mentions = (path for path, words in files if _mentions(path, words))
+    sign = next(filter(None, chain(map(find_configuration, folders), mentions)), "")
+    return os.path.relpath(sign, repository).replace(os.sep, "/") if sign else ""
 
 
 @cache
 def find_configuration(folder: str) -> str:
     """The file of this folder that configures TraceForge; "" for none."""
-    return next((path for path, words in _list_configurations(folder) if _mentions(path, words)), "")
+    own, shared = os.path.join(folder, CONFIG_FILE), os.path.join(folder, PYPROJECT_FILE)
+    if _mentions(own, (b"",)):
+        return own
+    return shared if configures_traceforge(shared) else ""
 
 
 def _list_folders_above(start: str, repository: str) -> Iterator[str]:
@@ -55,16 +59,10 @@ def _list_folders_above(start: str, repository: str) -> Iterator[str]:
 
 def _list_files(folder: str) -> Iterator[tuple[str, Sequence[bytes]]]:
     """Files of a folder, and the words of which each would be a sign."""
-    yield from _list_configurations(folder)
     for name in GIT_FILES:
         yield os.path.join(folder, name), GIT_WORDS
     for name in PYTEST_FILES:
         yield os.path.join(folder, name), PYTEST_WORDS
-
-
-def _list_configurations(folder: str) -> Iterator[tuple[str, Sequence[bytes]]]:
-    yield os.path.join(folder, CONFIG_FILE), (b"",)
-    yield os.path.join(folder, PYPROJECT_FILE), (b"[tool.traceforge",)
 
 
 def _list_workflows(repository: str) -> Iterator[tuple[str, Sequence[bytes]]]:

@@ -165,7 +165,7 @@ def block_text(block: Block, content: ContentBlock) -> str:
 
 
 def content_fields(block: ContentBlock) -> dict[str, JSON]:
-    """The content of a block as fields of JSON; none if its artifact was deleted."""
+    """The content of a block as fields of JSON; none if its artifact or session was deleted."""
     if block.hidden:
         return {}
     if isinstance(block.content, bytes):

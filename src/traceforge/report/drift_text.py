@@ -29,7 +29,7 @@ def drift_lines(report: DriftReport) -> Iterator[str]:
     for title, noun, items in (
         ("recorded, and played by no test", "interaction", [_interaction_text(item) for item in report.unplayed]),
         ("shared by several tests, and played in part: if a call was removed, no cassette says so", "test",
-         [f"{part.test}: {part.played} of {part.of} interactions of {part.cassette}"
+         [f"{part.test}: {part.played} of {part.played_by_all} interactions of {part.cassette}"
           for part in report.partly_played]),
         ("loaded by no test", "cassette", [cassette.path for cassette in report.unopened]),
         ("ignored by the recorder of the suite, and no model calls", "call",
@@ -101,7 +101,7 @@ def drift_json(report: DriftReport) -> JSONObject:
         "ignored": [dict(call._asdict()) for call in report.ignored],
         "unplayed": [_interaction_json(interaction) for interaction in report.unplayed],
         "partly_played": [
-            {"test": part.test, "cassette": part.cassette, "played": part.played, "of": part.of}
+            {"test": part.test, "cassette": part.cassette, "played": part.played, "of": part.played_by_all}
             for part in report.partly_played
         ],
         "unopened": [

@@ -14,21 +14,18 @@ from traceforge.build_environment import is_ci
 from traceforge.canon import JSON, JSONObject
 from traceforge.compare.classification import value_text
 from traceforge.compare.compared_call import ComparedCall
-from traceforge.compare.comparison import compare
-from traceforge.replay.fingerprints import find_differing_path
+from traceforge.compare.comparison import Comparison
 from traceforge.report.diff_text import comparison_text
-from traceforge.report.observation_text import observation_lines
+from traceforge.report.observation_text import describe_library, group_by_library, observation_lines
 from traceforge.report.request_head_text import head_change_lines, unknown_parts_text
 from traceforge.report.text_format import PROMPT_ONLY, count, gate_counts, hint_line, split_node_id
 from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, SettingChange, find_policy_changes
 from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE
+from traceforge.snapshots.formats.raw_response import CANCELLED
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
-from traceforge.snapshots.tree.approved_calls import (
-    ApprovedCall,
-    key_stored_request,
-    take_compared_parts,
-)
+from traceforge.snapshots.record.pending_comparison import compare_with_approved
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.terminal import one_line
 
 if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and runs no command.
@@ -45,6 +42,7 @@ NAMES_SHOWN = 10
 
 ADOPTED_NOTE = "the answer is adopted: it was recorded for an earlier request, and no provider gave it to this one"
 LIVE_NOTE = "the provider has answered this request now: its answer was adopted before"
+CANCELLED_NOTE = f"{CANCELLED}: its prompt is checked, and a replay lets the application cancel it again"
 LEFT_EARLY_NOTE = "the application left this stream early: it is approved and replayed as far as it was read"
 
 TITLES = {
@@ -78,6 +76,8 @@ def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
                 yield f"      {ADOPTED_NOTE}"
             if change.raw_response.is_left_early:
                 yield f"      {LEFT_EARLY_NOTE}"
+            if change.raw_response.cancellation is not None:
+                yield f"      {CANCELLED_NOTE}"
             if change.redacted_count:
                 yield f"      {count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
             if unknown := unknown_parts_text(change.raw_response):
@@ -128,46 +128,56 @@ def diff_lines(
     if before is None:
         yield from call_lines(change.call, full=full)
     elif change.kind is ChangeKind.CALLS:
-        yield from _count_lines(before, change)
+        yield from (f"    {line}" for line in count_change_lines(before, change))
     else:
-        scope = next((turn.scope for turn in change.turns), "")
-        approved, proposed = (take_compared_parts(call, keys, scope) for call in (before, change))
-        comparison = compare(approved, proposed)
-        redacted_path = _find_differing_redaction(before, change, keys, scope)
+        comparison, redacted_path = compare_with_approved(change, before, keys)
         if comparison.has_changed:
             yield comparison_text(comparison, colour=colour, full=full)
-        elif before.is_adopted and not change.is_adopted:
-            yield "    same prompt and same answer"
+        yield from (f"    {line}" for line in request_note_lines(change, before, comparison, redacted_path))
+    yield from change_note_lines(change, before)
+    for reason in change.reasons:
+        yield f"refused: {one_line(reason.field)}: {one_line(reason.message)}"
+        yield hint_line(reason.hint)
+    yield from unchecked_note_lines(change)
+
+
+def request_note_lines(
+    change: PendingChange, before: ApprovedCall, comparison: Comparison, redacted_path: str
+) -> Iterator[str]:
+    """What a comparison does not show: redacted parts, the upstream and headers, or that nothing else differs."""
+    if not comparison.has_changed:
+        if before.is_adopted and not change.is_adopted:
+            yield "same prompt and same answer"
+        elif before.raw_response is not None and before.raw_response.request_body != change.raw_response.request_body:
+            yield "the requests differ, but only in what is not compared under the present settings"
         elif not redacted_path:
-            yield "    same prompt and same answer; only the way the request is sent differs"
-        if redacted_path:
-            yield f"    a redacted part of the request differs at {one_line(redacted_path)}"
-        yield from head_change_lines(before.raw_response, change.raw_response)
+            yield "same prompt and same answer; only the way the request is sent differs"
+    if redacted_path:
+        yield f"a redacted part of the request differs at {one_line(redacted_path)}"
+    yield from head_change_lines(before.raw_response, change.raw_response)
+
+
+def change_note_lines(change: PendingChange, before: ApprovedCall | None) -> Iterator[str]:
+    """What a reviewer should know about the answer of a change: adopted, given now, or cut by the application."""
     if change.is_adopted:
         yield ADOPTED_NOTE
     elif before is not None and before.is_adopted:
         yield LIVE_NOTE
     if change.raw_response.is_left_early:
         yield LEFT_EARLY_NOTE
-    for reason in change.reasons:
-        yield f"refused: {one_line(reason.field)}: {one_line(reason.message)}"
-        yield hint_line(reason.hint)
+    if change.raw_response.cancellation is not None:
+        yield CANCELLED_NOTE
+
+
+def unchecked_note_lines(change: PendingChange) -> Iterator[str]:
+    """What of a change is not replayed or not compared as it was."""
     if change.redacted_count:
         yield f"{count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
     if unknown := unknown_parts_text(change.raw_response):
         yield f"unknown, and so not compared: {unknown}"
 
 
-def _find_differing_redaction(before: ApprovedCall, change: PendingChange, keys: RequestKeyer, scope: str) -> str:
-    """The path of a redacted part that differs; "" where none does, or a call was recorded without the match key."""
-    if before.raw_response is None:
-        return ""
-    sides = (before.raw_response, change.raw_response)
-    approved, pending = (keys.read_fingerprints(key_stored_request(keys, raw, scope), raw.redacted) for raw in sides)
-    return find_differing_path(approved, pending)
-
-
-def _count_lines(before: ApprovedCall, change: PendingChange) -> Iterator[str]:
+def count_change_lines(before: ApprovedCall, change: PendingChange) -> Iterator[str]:
     """The scopes in which the number of calls changed."""
     approved, proposed = before.call_counts, change.call_counts
     for scope in {**approved, **proposed}:
@@ -178,7 +188,7 @@ def _count_lines(before: ApprovedCall, change: PendingChange) -> Iterator[str]:
                 else "no calls"
                 for calls in (approved, proposed)
             ]
-            yield f"    {one_line(scope)}: {counts[0]} approved, {counts[1]} now"
+            yield f"{one_line(scope)}: {counts[0]} approved, {counts[1]} now"
 
 
 def call_lines(call: ComparedCall, *, full: bool = False) -> Iterator[str]:
@@ -255,15 +265,18 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
     observations = test_run.observations
     yield from observation_lines(observations)
     yield from (f"note: {one_line(note)}" for note in test_run.snapshots.tree_report.notes)
-    if any(gate_finding.calls for gate_finding in test_run.findings):
+    if any(gate_finding.can_record for gate_finding in test_run.findings):
         yield f"to approve the changes{', on your machine' if is_ci() else ''}:"
-        yield f"    traceforge record -- {one_line(shlex.join(command))}"
+        fresh = " --fresh" if any(gate_finding.needs_fresh for gate_finding in test_run.findings) else ""
+        yield f"    traceforge record{fresh} -- {one_line(shlex.join(command))}"
         yield '    traceforge approve --all --reason "…"'
     if test_run.run is not None and test_run.run.offline_report is not None:
         yield from offline_lines(test_run.run.offline_report)
     summary = [f"{count(observations.replayed, 'call')} replayed"]
-    cassette_calls = observations.cassette_counts.total()
-    summary += [f"{cassette_calls} answered by vcrpy"] if cassette_calls else []
+    summary += [
+        f"{sum(calls.values())} answered by {describe_library(library)}"
+        for library, calls in group_by_library(observations.library_counts).items()
+    ]
     summary += [f"{count(len(test_run.findings), 'finding')}"] if test_run.findings else []
     summary += [f"{len(test_run.unchecked)} unchecked"] if test_run.unchecked else []
     if test_run.run is not None and test_run.run.exit_code and not test_run.findings:
@@ -300,7 +313,9 @@ def gate_report_json(test_run: TestRun, code: int) -> JSONObject:
             "prompt_only": len(observations.prompt_only_ids),
         },
         "synthesised": observations.synthesised,
-        "answered_by_vcrpy": dict(observations.cassette_counts),
+        "answered_by": {
+            library: dict(calls) for library, calls in group_by_library(observations.library_counts).items()
+        },
         "adopted": test_run.snapshots.tree_report.adopted,
         "volatile": dict(observations.volatile),
         "uncompared_fields": dict(observations.uncompared_fields),

@@ -17,7 +17,7 @@ from traceforge.audit.rule_catalogue import RULES
 from traceforge.report.ci_report import CaseOutcome, CaseResult, CIReport, ReportedFinding
 from traceforge.terminal import escape_text
 
-TEST_COMMANDS = ("test", "audit vcr")  # whose cases are tests, and not files
+TEST_COMMANDS = ("test", "audit vcr", "check run")  # whose cases are tests, and not files
 HOST = "localhost"  # Required by the schema, which suggests this value.
 
 

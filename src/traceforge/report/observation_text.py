@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from traceforge.capture.hook.library_answers import MOCKS, LibraryScope
 from traceforge.report.text_format import answer_hint_lines, count, gate_counts
 from traceforge.snapshots.gate.gate_judgement import RunObservations
 from traceforge.terminal import one_line
@@ -38,19 +39,33 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
             yield f"    and {len(observations.moved_calls) - MOVES_SHOWN} more"
     if observations.ungated_calls:
         yield f"{count(observations.ungated_calls, 'call')} of tests that are marked as off: not checked"
-    if observations.cassette_calls:
-        yield cassette_line(observations.cassette_counts, "compared")
+    yield from library_lines(observations.library_counts, "compared")
     if observations.prompt_only_ids:
         yield gate_counts(len(observations.snapshot_ids), len(observations.prompt_only_ids))
         yield from answer_hint_lines(observations.answer_parameters)
 
 
-def cassette_line(calls: Mapping[str, int], verb: str) -> str:
-    """How many calls vcrpy answered, and in which tests."""
-    names = ", ".join(one_line(scope or "(outside of tests)") for scope in sorted(calls)[:MOVES_SHOWN])
-    more = f" and {len(calls) - MOVES_SHOWN} more" if len(calls) > MOVES_SHOWN else ""
-    tests = count(len(calls), "test")
-    return f"{count(sum(calls.values()), 'call')} of {tests} answered by vcrpy, and not {verb}: {names}{more}"
+def library_lines(counts: Mapping[LibraryScope, int], verb: str) -> Iterator[str]:
+    """How many calls each recorder and each mock of the suite answered, and in which tests."""
+    for library, calls in group_by_library(counts).items():
+        names = ", ".join(one_line(scope or "(outside of tests)") for scope in list(calls)[:MOVES_SHOWN])
+        more = f" and {len(calls) - MOVES_SHOWN} more" if len(calls) > MOVES_SHOWN else ""
+        tests = count(len(calls), "test")
+        answers = f"{count(sum(calls.values()), 'call')} of {tests} answered by {describe_library(library)}"
+        yield f"{answers}, and not {verb}: {names}{more}"
+
+
+def group_by_library(counts: Mapping[LibraryScope, int]) -> dict[str, dict[str, int]]:
+    """The calls that each library answered, by scope."""
+    by_library: dict[str, dict[str, int]] = {}
+    for (library, scope), times in sorted(counts.items()):
+        by_library.setdefault(library, {})[scope] = times
+    return by_library
+
+
+def describe_library(library: str) -> str:
+    """The name of a library, and whether it is a mock."""
+    return f"{one_line(library)} (a mock)" if library in MOCKS else one_line(library)
 
 
 def uncompared_line(calls: int, parts: int) -> str:

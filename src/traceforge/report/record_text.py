@@ -11,17 +11,19 @@ from traceforge.canon import JSONObject
 from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.config import MATCH_KEY_FILE
 from traceforge.report.gate_text import NAMES_SHOWN, change_json, change_lines, policy_lines
-from traceforge.report.observation_text import cassette_line, uncompared_line
+from traceforge.report.observation_text import library_lines, uncompared_line
 from traceforge.report.run_text import survivor_lines
-from traceforge.report.text_format import PROMPT_ONLY, answer_hint_lines, count, hint_line
+from traceforge.report.text_format import PROMPT_ONLY, answer_hint_lines, count, hint_line, rate_range
 from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE, advise_parameters
 from traceforge.snapshots.formats.snapshot_format import NO_OWN_ID
 from traceforge.snapshots.record.pattern_proposal import PatternProposal
 from traceforge.snapshots.record.pending_changes import ChangeKind
 from traceforge.snapshots.record.record_run import RecordRun
+from traceforge.statistics.rate_interval import exact_interval
 from traceforge.terminal import one_line
 
 NO_CALL_HINT = "Name a command that calls a model, such as your tests: traceforge record -- COMMAND"
+FAILED_COMMAND_HINT = "See why the command failed, such as an API key that is not set, and record again"
 
 
 def record_lines(record_run: RecordRun) -> Iterator[str]:
@@ -29,7 +31,7 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
     yield _call_counts(record_run)
     if record_run.has_no_call:
         yield "no model call was seen, so there is nothing to approve"
-        yield hint_line(NO_CALL_HINT)
+        yield hint_line(FAILED_COMMAND_HINT if record_run.run and record_run.run.exit_code else NO_CALL_HINT)
     if record_run.has_new_key:
         yield f"wrote {MATCH_KEY_FILE}, a secret to compare redacted parts with: never commit it, keep a copy for CI"
     yield from change_lines(record_run.changes)
@@ -39,9 +41,10 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
         yield uncompared_line(
             record_run.snapshots.player.uncompared_call_count, record_run.snapshots.player.uncompared_part_count
         )
+    yield from _deviation_lines(record_run)
     yield from _unadopted_lines(record_run)
-    if record_run.run is not None and record_run.run.suite.cassette_calls:
-        yield cassette_line(record_run.run.suite.cassette_calls, "recorded")
+    if record_run.run is not None:
+        yield from library_lines(record_run.run.suite.library_answers, "recorded")
     if record_run.unread:
         yield f"{count(record_run.unread, 'call')} could not be recorded"
     if record_run.lost:
@@ -67,6 +70,14 @@ def _call_counts(record_run: RecordRun) -> str:
     parts = [f"{played} answered from snapshots", f"{record_run.adopted} with an adopted answer"]
     parts += [f"{without} without an answer"] if without else []
     return f"{count(played + record_run.adopted + without, 'model call')}: {', '.join(parts)}"
+
+
+def _deviation_lines(record_run: RecordRun) -> Iterator[str]:
+    """Approved calls that were refused in the middle, because what was approved has no more to replay."""
+    deviations = list(dict.fromkeys(request.message for request in record_run.deviations))
+    yield from (f"not recorded: {message}" for message in deviations[:NAMES_SHOWN])
+    if deviations:
+        yield "to record these: traceforge record --fresh -- COMMAND"
 
 
 def _unadopted_lines(record_run: RecordRun) -> Iterator[str]:
@@ -96,6 +107,11 @@ def _variance_lines(record_run: RecordRun) -> Iterator[str]:
             yield f"   {variance.different}/{variance.runs} runs produced different outputs"
             yield "   → CI fails" if variance.is_failure else f"   → {PROMPT_ONLY}: reported, not a failure"
             yield f"   {one_line(variance.location)}"
+            repeated = variance.repeated
+            yield (
+                f"   the answer of the first run again in {repeated.passed} of {count(repeated.runs, 'further run')}:"
+                f" a true rate of {rate_range(exact_interval(repeated))} fits"
+            )
     if variances:
         varying = sum(variance.varies for variance in variances)
         single = sum(variance.runs == 1 for variance in variances)

@@ -18,12 +18,12 @@ def head_change_lines(before: RawResponse | None, after: RawResponse) -> Iterato
     if before is None:
         return
     if before.upstream != after.upstream:
-        yield f"    upstream: {one_line(before.upstream or UNKNOWN)} → {one_line(after.upstream or UNKNOWN)}"
+        yield f"upstream: {one_line(before.upstream or UNKNOWN)} → {one_line(after.upstream or UNKNOWN)}"
     sides = [_join_headers(raw) for raw in (before, after)]
     for name in sorted({*sides[0], *sides[1]}):
         values = [_header_value(name, side, raw) for side, raw in zip(sides, (before, after), strict=True)]
         if values[0] != values[1]:
-            yield f"    header {one_line(name)}: {values[0]} → {values[1]}"
+            yield f"header {one_line(name)}: {values[0]} → {values[1]}"
 
 
 def unknown_parts_text(raw: RawResponse) -> str:

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from traceforge.canon import JSON
-from traceforge.report.text_format import count
+from traceforge.report.text_format import count, hint_line
 from traceforge.terminal import one_line
 
 if TYPE_CHECKING:
     from traceforge.capture.run.command_runner import CommandRun
 
 
-def run_lines(run: CommandRun) -> list[str]:
-    """The calls and traces, and what could not be recorded."""
+def run_lines(run: CommandRun, usage: str) -> list[str]:
+    """The calls and traces, and what could not be recorded; if nothing was called, `usage` says how to try again."""
     host_counts = f" ({_counts(run.hosts)})" if run.hosts else ""
     trace_counts = [f"{count(run.recorded, 'trace')} recorded"]
     trace_counts += [f"{run.lost} lost"] if run.lost else []
@@ -32,6 +32,8 @@ def run_lines(run: CommandRun) -> list[str]:
     ]
     lines += survivor_lines(run)
     lines += [f"problem: {one_line(name)}{_times(number)}" for name, number in run.problems.items()]
+    if not (run.calls or run.not_seen or run.problems):
+        lines.append(hint_line(f"Name a command that calls a model: {usage}"))
     return [f"traceforge: {line}" for line in lines]
 
 

@@ -12,7 +12,7 @@ from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.report.text_format import bytes_text, count, table
 from traceforge.snapshots.formats.approval_format import StoredApproval
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
-from traceforge.snapshots.formats.raw_response import RawResponse
+from traceforge.snapshots.formats.raw_response import CANCEL_CAUSES, RawResponse
 from traceforge.snapshots.tree.tree_listing import ListedSnapshot
 from traceforge.terminal import one_line
 
@@ -121,7 +121,11 @@ def _wire_lines(wire: RawResponse, full: bool, *, with_bodies: bool) -> Iterator
     size = sum(len(chunk.data) for chunk in wire.chunks)
     yield ""
     yield f"wire {one_line(wire.method)} {one_line(wire.url)}"
-    yield f"  {'status':<13} {wire.status}"
+    if wire.cancellation is not None:
+        cause, after_ms = wire.cancellation
+        yield f"  {'cancelled':<13} by {CANCEL_CAUSES[cause]}, after {after_ms:.0f} ms, before a response came"
+    else:
+        yield f"  {'status':<13} {wire.status}"
     yield f"  {'answer':<13} {count(len(wire.chunks), 'chunk')}, {bytes_text(size)}"
     for name, value in wire.request_headers:
         yield f"  {'header':<13} {one_line(name)}: {one_line(value)}"

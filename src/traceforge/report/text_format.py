@@ -5,23 +5,31 @@ In: findings and values. Out: text. Never: decides an exit code, prints, or colo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 from traceforge.findings import Finding
 from traceforge.terminal import one_line
 
+if TYPE_CHECKING:
+    from traceforge.statistics.rate_interval import Interval
+
 PROMPT_ONLY = "prompt checked, answer not checked"  # how every report describes gate: "request"
 ANSWER_HINT = 'to check answers too, {}declare "gate": "behaviour" for the model'
+_ROUNDING = 1e-6  # of a percent: the limits of a rate are computed to fewer digits than a float has
 
 
 def finding_lines(findings: Iterable[Finding]) -> str:
-    """One line per finding, `file: place: RULE message`, and its hint below."""
+    """One line per finding, `file: place: RULE message`, and below it its hint, once for findings of one file."""
     lines = []
-    for finding in findings:
-        place = f"{finding.file}: {finding.path}" if finding.path else finding.file
-        lines.append(f"{one_line(place)}: {finding.rule} {one_line(finding.message)}")
-        if finding.hint:
-            lines.append(hint_line(finding.hint))
+    for (_, hint), group in groupby(findings, key=lambda finding: (finding.file, finding.hint)):
+        for finding in group:
+            place = f"{finding.file}: {finding.path}" if finding.path else finding.file
+            lines.append(f"{one_line(place)}: {finding.rule} {one_line(finding.message)}")
+        if hint:
+            lines.append(hint_line(hint))
     return "\n".join(lines)
 
 
@@ -73,6 +81,14 @@ def findings_verdict(findings: list[Finding]) -> str:
 def count(number: int, noun: str) -> str:
     """`1 finding`, `2 findings`, `3 modelio`."""
     return f"{number} {noun}" if number == 1 or noun in _UNCOUNTED else f"{number} {noun}s"
+
+
+def rate_range(interval: Interval) -> str:
+    """`74 % or more`, `26 % or less`, `22 % to 78 %`: the true rates that fit, rounded to the outside."""
+    low, high = math.floor(interval.low * 100 + _ROUNDING), math.ceil(interval.high * 100 - _ROUNDING)
+    if interval.high >= 1.0:
+        return f"{low} % or more"
+    return f"{high} % or less" if interval.low <= 0.0 else f"{low} % to {high} %"
 
 
 def split_node_id(test: str) -> tuple[str, str]:

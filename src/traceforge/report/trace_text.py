@@ -229,7 +229,7 @@ def session_list_text(sessions: Iterable[TraceSession]) -> str:
 
 def session_tree_text(session_id: str, summaries: Sequence[TraceSummary], notes: Mapping[str, str]) -> str:
     """The steps of a session as a tree; `notes` are printed below their step."""
-    parents = _parents(summaries)
+    parents = find_parents(summaries)
     children: dict[str, list[TraceSummary]] = {}
     for summary in summaries:
         children.setdefault(parents[summary.id], []).append(summary)
@@ -237,7 +237,8 @@ def session_tree_text(session_id: str, summaries: Sequence[TraceSummary], notes:
     todo = [(node, "", node is children[""][-1]) for node in reversed(children.get("", []))]
     while todo:
         node, before, is_last = todo.pop()
-        lines.append(f"{before}{'└─' if is_last else '├─'} {_step(node)}{_parent_note(node, parents)}")
+        note = parent_note(node, parents)
+        lines.append(f"{before}{'└─' if is_last else '├─'} {_step(node)}{f'  ({note})' if note else ''}")
         below = before + ("   " if is_last else "│  ")
         following = children.get(node.id, [])
         if node.id in notes:
@@ -246,7 +247,7 @@ def session_tree_text(session_id: str, summaries: Sequence[TraceSummary], notes:
     return "\n".join(lines)
 
 
-def _parents(summaries: Sequence[TraceSummary]) -> dict[str, str]:
+def find_parents(summaries: Sequence[TraceSummary]) -> dict[str, str]:
     """The parent of each step; "" for a root: it names no parent, or one outside the session.
 
     Where calls name each other in a circle, the first of them is a root.
@@ -268,13 +269,13 @@ def _parents(summaries: Sequence[TraceSummary]) -> dict[str, str]:
     return parents
 
 
-def _parent_note(node: TraceSummary, parents: Mapping[str, str]) -> str:
+def parent_note(node: TraceSummary, parents: Mapping[str, str]) -> str:
     """Why a call that names a parent does not stand below it; "" if it does."""
     if not node.parent_trace_id or parents[node.id]:
         return ""
     if node.parent_trace_id in parents:
-        return "  (its parents go round in a circle)"
-    return f"  (its parent {_short(node.parent_trace_id, ID_LENGTH + 1)} is not in this session)"
+        return "its parents go round in a circle"
+    return f"its parent {_short(node.parent_trace_id, ID_LENGTH + 1)} is not in this session"
 
 
 def _step(node: TraceSummary) -> str:

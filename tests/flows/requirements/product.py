@@ -14,14 +14,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from flows.requirements.requirement import RecordingCase, SnapshotCase, TraceCase
 from support.chat_servers import ChatProcess, chat_process, write_prompts
 from support.command import CommandResult, traceforge
 from support.format_examples import with_hashes
 from support.model_servers import model_server
 from traceforge.context import Client
+from traceforge.context.api.embedded_transport import EmbeddedTransport
+from traceforge.context.api.open_store import open_store
+from traceforge.context.model_calls import ModelClients
 
 PROGRAM = """
     import os, httpx
@@ -139,9 +140,9 @@ class Product:
 
     @cached_property
     def context(self) -> Client:
-        patch = self._stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setenv("TRACEFORGE_UPSTREAM_OPENAI", self.url)
-        return self._stack.enter_context(Client.open(str(self.folder / "context.db")))
+        store = open_store(str(self.folder / "context.db"))
+        store.models = ModelClients({"openai": self.url})
+        return self._stack.enter_context(Client(EmbeddedTransport(store)))
 
     @cached_property
     def conversation(self) -> dict[str, Any]:

@@ -157,3 +157,12 @@ def test_where_a_folder_really_is_is_looked_up_once(tmp_path: Path, monkeypatch:
 
     assert ({"modelio": 1}, []) == (report.checked, report.findings)
     assert [str(tmp_path)] == [path for path in looked if str(tmp_path) in str(path)]
+
+
+def test_a_damaged_trace_is_to_be_deleted(tmp_path: Path) -> None:
+    """It is in no commit that could restore it."""
+    (tmp_path / "trace.json").write_text("{broken")
+
+    (finding,) = audit(tmp_path, traces=os.fspath(tmp_path)).findings
+
+    assert ("Delete it", False) == (finding.hint.partition(".")[0], "version control" in finding.hint)

@@ -8,7 +8,7 @@ import re
 from support.corpus import PROJECT
 from traceforge.audit.rule_catalogue import NEVER_REPORTED, RULES
 
-RULE = re.compile(r"(?:SN|AP|GT|DR|PD|MF|TR|MI|PK|CS|ET|RD|CF|MK)[0-9]+\Z|SCHEMA\Z|IO\Z|PARSE\Z")
+RULE = re.compile(r"(?:SN|AP|GT|DR|PD|MF|TR|MI|PK|CS|CK|ET|RD|CF|MK)[0-9]+\Z|SCHEMA\Z|IO\Z|PARSE\Z")
 
 
 def test_every_rule_that_a_check_names_is_listed_and_no_other() -> None:

@@ -33,6 +33,11 @@ def test_a_placeholder_is_refused_with_an_example(reason: str) -> None:
     assert "--reason" == caught.value.param_hint
 
 
+def test_a_missing_reason_is_refused_with_an_example() -> None:
+    with pytest.raises(click.UsageError, match=r"Missing option '--reason': say why .* --reason \""):
+        check_reason(None)
+
+
 @pytest.mark.parametrize("reason", ["", " ", "\t\n"])
 def test_an_empty_reason_is_refused(reason: str) -> None:
     with pytest.raises(click.BadParameter, match="must not be empty: say why"):

@@ -11,15 +11,15 @@ import pytest
 from traceforge.cli.command_table import CONTEXT, MODELIO, TOP, CommandTable
 from traceforge.cli.main import cli
 
-WIDTH = 80
+WIDTH = 78  # of the text on a terminal of 80 columns: click leaves two empty
 VERBS = frozenset({
     "accept", "add", "advise", "allow", "append", "approve", "archive", "ask", "call", "cancel", "check", "choose",
     "compare", "compile", "create", "delete", "do", "draw", "explain", "export", "fail", "find", "finish", "forget",
-    "fork", "ignore", "import", "keep", "label", "limit", "list", "listen", "make", "manage", "merge", "move",
-    "prepare", "print", "purge", "read", "rebuild", "record", "release", "remember", "remove", "replay", "require",
-    "resume",
-    "revoke", "rewrite", "run", "search", "send", "serve", "set", "show", "sign", "skip", "start", "state", "stop",
-    "store", "tag", "test", "trust", "update", "use", "wait", "write",
+    "fork", "hide", "ignore", "import", "keep", "label", "limit", "link", "list", "listen", "make", "manage",
+    "merge", "move", "open", "prepare", "print", "propose", "purge", "read", "rebuild", "record", "release",
+    "remember", "remove", "replay", "require", "resume", "revoke", "rewrite", "run", "search", "send", "serve",
+    "set", "show", "sign", "skip", "start", "state", "stop", "store", "tag", "test", "trust", "update", "use",
+    "wait", "write",
 })  # fmt: skip
 
 
@@ -146,6 +146,18 @@ def test_a_group_knows_other_words_for_its_commands(path: str, typed: str, comma
 
     with pytest.raises(click.UsageError, match=f"There is no command '{typed}'. Did you mean {command}\\?"):
         group.resolve_command(CONTEXTS[path], [typed])
+
+
+@pytest.mark.parametrize(
+    ("typed", "suggestion"), [("prune", "trace prune"), ("compress", "trace compress"), ("approv", "approve")]
+)
+def test_a_command_without_its_group_is_suggested_with_it(typed: str, suggestion: str) -> None:
+    """`prune` is near `run` in letters alone; the command of that name is `trace prune`."""
+    group = CONTEXTS["traceforge"].command
+    assert isinstance(group, click.Group)
+
+    with pytest.raises(click.UsageError, match=f"There is no command '{typed}'. Did you mean {suggestion}\\?"):
+        group.resolve_command(CONTEXTS["traceforge"], [typed])
 
 
 def test_the_commands_stand_in_groups() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.format_examples import SPECIFIED_DOCUMENT, SPECIFIED_TRACE, full_record
+from traceforge.canon import JSON
 from traceforge.compare.compared_call import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall
 
 
@@ -121,3 +122,21 @@ def test_choices_of_unusual_shape_are_kept(choice: Any, expected: ComparedChoice
     answer = ComparedCall.from_trace({"request": {}, "response": {"choices": [choice]}}).answer
 
     assert ComparedAnswer((expected,)) == answer
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([{"role": "user", "content": "first"}, {"role": "user", "content": "last"}], "last"),
+        ([{"role": "user", "content": "asked"}, {"role": "tool", "content": " \n"}], "asked"),
+        (
+            [{"content": [{"type": "image_url"}, {"type": "text", "text": "in parts"}, {"text": "second"}]}],
+            "in parts",
+        ),
+        ([{"role": "assistant", "tool_calls": []}, "no object"], ""),
+        ("no list", ""),
+    ],
+)
+def test_the_last_text_of_a_prompt_names_a_call(messages: JSON, expected: str) -> None:
+    """Messages without a text are passed over; one in parts has its first text."""
+    assert expected == ComparedCall({"messages": messages}, None).last_text

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceforge.findings import Finding
-from traceforge.report.text_format import answer_hint_lines, audit_summary, count, finding_lines, gate_counts
+from traceforge.report.text_format import (
+    answer_hint_lines,
+    audit_summary,
+    count,
+    finding_lines,
+    gate_counts,
+    rate_range,
+)
+from traceforge.statistics.rate_interval import Interval
 from traceforge.terminal import one_line
 
 
@@ -16,6 +24,15 @@ def test_a_finding_is_one_line_and_its_hint() -> None:
     finding = Finding("a.json", "$.b", "SN1", "required field b is missing", "Add it.")
 
     assert "a.json: $.b: SN1 required field b is missing\n    hint: Add it." == finding_lines([finding])
+
+
+def test_a_hint_is_shown_once_for_findings_of_one_file() -> None:
+    """Another file, or another hint, has its own."""
+    rows = [("a", "SN3", "Restore."), ("a", "SN9", "Restore."), ("a", "SN1", "Add it."), ("b", "SN1", "Add it.")]
+    findings = [Finding(file, "", rule, "x", hint) for file, rule, hint in rows]
+
+    restore, add = "    hint: Restore.", "    hint: Add it."
+    assert ["a: SN3 x", "a: SN9 x", restore, "a: SN1 x", add, "b: SN1 x", add] == finding_lines(findings).splitlines()
 
 
 @given(st.text())
@@ -78,3 +95,17 @@ def test_the_advice_about_answers_names_what_the_apis_take(advice: list[str | No
 
 def test_there_is_no_advice_about_answers_where_the_project_has_chosen() -> None:
     assert [] == list(answer_hint_lines([None]))
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (Interval(0.0, 0.9500000000000001), "95 % or less"),
+        (Interval(0.0499999999999999, 1.0), "5 % or more"),
+        (Interval(0.741, 1.0), "74 % or more"),
+        (Interval(0.222, 0.778), "22 % to 78 %"),
+    ],
+)
+def test_a_range_of_rates_is_rounded_to_the_outside(interval: Interval, text: str) -> None:
+    """But not for the last digit of a float."""
+    assert text == rate_range(interval)

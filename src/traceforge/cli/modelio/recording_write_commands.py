@@ -20,6 +20,7 @@ from traceforge.report.text_format import count
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import one_line, print_text
 
+USAGE = "traceforge modelio record --out FILE -- COMMAND"
 _out = click.option("--out", required=True, metavar="FILE", help="Write the recording to this file.")
 _force = click.option("--force", is_flag=True, help="Write also if the recording exists, and replace it.")
 
@@ -27,20 +28,22 @@ _force = click.option("--force", is_flag=True, help="Write also if the recording
 @click.command(context_settings={"allow_interspersed_args": False})
 @_out
 @_force
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def record(command: tuple[str, ...], out: str, force: bool) -> None:
     """Run COMMAND and write its model calls as a recording.
 
     Records as `traceforge run` does, and keeps the traces too. The exit code is that of COMMAND, or 3 if COMMAND
     succeeded and a call could not be recorded. The summary goes to stderr.
     """
+    if not command:
+        raise click.UsageError(f"Name the command to run: {USAGE}")
     check_path_is_free(out, overwrite=force)  # Before the command runs and costs money.
     loaded = load_config(current_folder())
     refuse_tracked_state(loaded.project)
     sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     print_upstreams(loaded)
     finished_run = run_command(command, loaded, sink, with_proxy=True)
-    print_text("\n".join(run_lines(finished_run)), err=True)
+    print_text("\n".join(run_lines(finished_run, USAGE)), err=True)
     code, lost = finished_run.exit_code, finished_run.lost + finished_run.unfinished
     try:
         recorded = record_project_traces(loaded, out, ids=sink.ids, overwrite=force)

@@ -10,6 +10,7 @@ import click
 from traceforge.audit.auditor import Auditor, AuditReport, nothing_to_verify, nothing_traced
 from traceforge.cli.output import json_option, print_findings_and_exit, print_json
 from traceforge.cli.progress import show_progress
+from traceforge.cli.shared_page import html_option, write_shared_page
 from traceforge.cli.trace_options import has_colour, open_store
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
@@ -26,8 +27,9 @@ from traceforge.terminal import print_text
 @click.argument("before", metavar="ID")
 @click.argument("after", metavar="OTHER_ID")
 @click.option("--full", is_flag=True, help="Show long texts in full.")
+@html_option
 @json_option
-def diff(before: str, after: str, full: bool, as_json: bool) -> None:
+def diff(before: str, after: str, full: bool, html: str, as_json: bool) -> None:
     """Compare two traces.
 
     Exit code 1: they differ.
@@ -35,7 +37,9 @@ def diff(before: str, after: str, full: bool, as_json: bool) -> None:
     with open_store() as (store, _):
         calls = [ComparedCall.from_trace(store.load_trace(store.load_row(name)).body) for name in (before, after)]
     comparison = compare(*calls)
-    if as_json:
+    if html:
+        write_shared_page(html, "traces", before, "compare", after)
+    elif as_json:
         print_json(comparison.to_json())
     else:
         colour = has_colour(sys.stdout)

@@ -20,7 +20,8 @@ from traceforge.cli.output import (
     write_stdout,
 )
 from traceforge.cli.progress import ProgressLine, show_progress
-from traceforge.cli.trace_options import PAGE, filter_options, has_colour, make_filter, open_store
+from traceforge.cli.shared_page import html_option, write_shared_page
+from traceforge.cli.trace_options import PAGE, filter_options, has_colour, make_filter, open_store, read_query
 from traceforge.clock import days_ago
 from traceforge.files import write_private_chunks
 from traceforge.report.text_format import bytes_text, count
@@ -42,45 +43,57 @@ lines_option = click.option("--json", "as_json", is_flag=True, help="Print one l
 
 
 @click.command("list")
+@click.argument("query", nargs=-1, metavar="[QUERY]...")
 @filter_options
 @limit_option
 @click.option("--before", default="", metavar="ID", help="List only traces older than this one: the next page.")
 @json_option
-def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
+def list_traces(query: tuple[str, ...], limit: int, before: str, as_json: bool, **options: str) -> None:
     """List traces, newest first.
+
+    With QUERY, list those that match. QUERY is what the filter of `traceforge ui` takes: name:value is the option of
+    that name, as in status:error or test:NODE-ID, and any other word is searched for in prompts and answers.
 
     A ~ after the status marks a stream; the # after the session is the step. Times are in UTC.
     """
     with open_store() as (store, _):
-        narrowed = make_filter(options)
+        all_filter, words = read_query(query, options)
+        narrowed = all_filter
         if before:
             narrowed = msgspec.structs.replace(narrowed, before=store.load_row(before).summary.file_name)
-        rows = store.list_rows(narrowed, limit + 1)
-        summaries = [row.summary for row in rows[:limit]]
+        matches = (
+            [hit.summary for hit in store.search(words, narrowed, limit + 1)]
+            if words
+            else [row.summary for row in store.list_rows(narrowed, limit + 1)]
+        )
+        summaries = matches[:limit]
         if as_json:
-            print_json_list([_summary_json(summary) for summary in summaries], has_more=len(rows) > limit)
+            print_json_list([_summary_json(summary) for summary in summaries], has_more=len(matches) > limit)
             return
         if not summaries:
             print_text(_empty_message(store, narrowed), err=True)
             return
         print_text(trace_list_text(summaries))
-        if len(rows) > limit:
+        if len(matches) > limit:
             last = summaries[-1].id[:ID_LENGTH]
-            print_text(
-                f"{limit} of {store.count_traces(make_filter(options))}; older ones: --before {last}", err=True
-            )
+            total = f" of {store.count_traces(all_filter)}" if not words else ""
+            print_text(f"{limit}{total}; older ones: --before {last}", err=True)
 
 
 @click.command()
 @click.argument("trace_id", metavar="ID")
 @click.option("--chunks", is_flag=True, help="Print the chunks of a streamed answer instead, one line of JSON each.")
 @click.option("--full", is_flag=True, help="Show long texts in full.")
+@html_option
 @json_option
-def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
+def show(trace_id: str, chunks: bool, full: bool, html: str, as_json: bool) -> None:
     """Show one trace: its facts, the request and the answer.
 
     ID is the id of a trace, at least its first four characters, or the name of its file.
     """
+    if html:
+        write_shared_page(html, "traces", trace_id)
+        return
     with open_store() as (store, _):
         row = store.load_row(trace_id)
         if chunks:

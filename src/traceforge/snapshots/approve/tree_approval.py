@@ -18,7 +18,7 @@ from traceforge.files import read_file
 from traceforge.snapshots.approve.tree_commit import CommitResult, Decision, draft_approval
 from traceforge.snapshots.formats.approval_format import ApprovedChange, load_approvals, read_approval
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
-from traceforge.snapshots.formats.tree_layout import WIRE_DIR, StoredSnapshot
+from traceforge.snapshots.formats.tree_layout import StoredSnapshot, raw_response_file
 from traceforge.snapshots.tree import approval_check
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.tree_transaction import FileChange, lock_tree
@@ -68,7 +68,7 @@ def _list_changes(root: str, stored: Mapping[str, StoredSnapshot], chain: Approv
     for name, (file, digest, has_raw_response) in stored.items():
         states = latest_states.get(name, [None])
         if digest not in states:
-            raw_file = f"{root}/{WIRE_DIR}/{name}.json"
+            raw_file = f"{root}/{raw_response_file(name)}"
             raw_digest = digest_bytes(read_file(raw_file, follow_links=False)) if has_raw_response else None
             yield ApprovedChange(name, file, states[-1], digest, raw_digest)
     for name, states in latest_states.items():

@@ -129,7 +129,9 @@ class _TreeEdit:
                 yield Finding(file, "", IDENTITY_RULE, f"the document of an older version also has {names}", hint)
 
     def _is_replaced(self, name: str) -> bool:
-        return bool(name) and (name in self.entries or self.files.get(_raw_response_file(name)) is not None)
+        return bool(name) and (
+            name in self.entries or self.files.get(tree_layout.raw_response_file(name)) is not None
+        )
 
     def find_approved_digest(self, name: str) -> Digest | None:
         """The approved state of a snapshot; None if it was written by hand and never approved."""
@@ -142,18 +144,18 @@ class _TreeEdit:
 
     def file_of(self, name: str) -> str:
         """The file of a snapshot."""
-        return self.entries[name].file if name in self.entries else _raw_response_file(name)
+        return self.entries[name].file if name in self.entries else tree_layout.raw_response_file(name)
 
     def _find_digest(self, name: str) -> Digest | None:
         if name in self.entries:
             return Digest(self.entries[name].hash)
-        path = f"{self.root}/{_raw_response_file(name)}"
+        path = f"{self.root}/{tree_layout.raw_response_file(name)}"
         return digest_bytes(read_file(path, follow_links=False)) if os.path.lexists(path) else None
 
     def remove(self, name: str) -> None:
         """Remove a snapshot and its raw response. Other records of its document stay."""
-        if os.path.lexists(f"{self.root}/{_raw_response_file(name)}"):
-            self.files[_raw_response_file(name)] = None
+        if os.path.lexists(f"{self.root}/{tree_layout.raw_response_file(name)}"):
+            self.files[tree_layout.raw_response_file(name)] = None
         entry = self.entries.pop(name, None)
         if entry is None:
             return
@@ -210,6 +212,7 @@ def commit_changes(
         PathInUse, CannotWrite, BrokenJournal: see `tree_transaction`.
         CannotSign: the approval could not be signed.
     """
+    _refuse_unknown_removals(project, changes)
     with lock_tree(project) as write:
         tree = _TreeEdit(os.path.join(project, SNAPSHOTS_DIR), replaced_files, keep_old=keep_old)
         _raise_if_any(_check_names(changes))
@@ -226,6 +229,17 @@ def commit_changes(
         tree.files[file] = data
         write([FileChange(name, tree.files[name]) for name in sorted(tree.files)])
     return CommitResult(read_approval(data), tuple(sorted(tree.files)))
+
+
+def _refuse_unknown_removals(project: str, changes: Sequence[SnapshotChange]) -> None:
+    """Refuse to remove what does not exist before the tree is locked: the lock would make the state folder."""
+    removed = [change.id for change in changes if change.record is None and change.raw_response is None]
+    if removed and not os.path.lexists(os.path.join(project, SNAPSHOTS_DIR)):
+        raise _no_snapshot(removed[0])
+
+
+def _no_snapshot(name: str) -> NotFound:
+    return NotFound(f"there is no snapshot {name}", hint="See: traceforge snapshot list")
 
 
 def draft_approval(
@@ -287,17 +301,19 @@ def _apply_change(tree: _TreeEdit, change: SnapshotChange, policy: determinism_p
     before, file = tree.find_approved_digest(change.id), tree.file_of(change.id)
     if change.record is None and change.raw_response is None:
         if not tree.has(change.id):
-            raise NotFound(f"there is no snapshot {change.id}", hint="See: traceforge snapshot list")
+            raise _no_snapshot(change.id)
         tree.remove(change.id)
         return ApprovedChange(change.id, file, before, None, None)
     tree.remove(change.id)
     if change.raw_response is not None:
-        tree.files[_raw_response_file(change.id)] = change.raw_response
+        tree.files[tree_layout.raw_response_file(change.id)] = change.raw_response
     if change.record is None:
         assert change.raw_response is not None
         _raise_if_any(_check_raw_only(change, policy))
         digest = digest_bytes(change.raw_response)
-        return ApprovedChange(change.id, _raw_response_file(change.id), before, digest, digest, _list_unknown(change))
+        return ApprovedChange(
+            change.id, tree_layout.raw_response_file(change.id), before, digest, digest, _list_unknown(change)
+        )
     file = f"{change.provider}/{change.id}.json"
     if change.raw_response is None and change.id in tree.chain.recorded_ids():
         raise InvalidFile((raw_response_lost(file, change.id),))
@@ -325,10 +341,6 @@ def _list_unknown(change: SnapshotChange) -> list[UnknownPart] | UnsetType:
     return names or UNSET
 
 
-def _raw_response_file(name: str) -> str:
-    return f"{tree_layout.WIRE_DIR}/{name}.json"
-
-
 def _write_record(change: SnapshotChange) -> bytes:
     """The document of a record, with a reference to its raw response if it has one."""
     assert change.record is not None
@@ -337,7 +349,10 @@ def _write_record(change: SnapshotChange) -> bytes:
     if isinstance(response, dict):
         fields = {name: value for name, value in response.items() if name != "wire"}
         if change.raw_response is not None:
-            fields["wire"] = {"file": _raw_response_file(change.id), "sha256": digest_bytes(change.raw_response)}
+            fields["wire"] = {
+                "file": tree_layout.raw_response_file(change.id),
+                "sha256": digest_bytes(change.raw_response),
+            }
         body["response"] = fields
     try:
         return write_document([body])
@@ -390,12 +405,12 @@ def _check_record(change: SnapshotChange, data: bytes, policy: determinism_polic
 
 def _check_raw_only(change: SnapshotChange, policy: determinism_policy.ModelPolicy) -> Iterator[Finding]:
     for message in check_has_no_record(_parse_raw_response(change), policy):
-        yield Finding(_raw_response_file(change.id), "", WIRE_RULE, message)
+        yield Finding(tree_layout.raw_response_file(change.id), "", WIRE_RULE, message)
 
 
 def _parse_raw_response(change: SnapshotChange) -> RawResponse:
     assert change.raw_response is not None
-    file = _raw_response_file(change.id)
+    file = tree_layout.raw_response_file(change.id)
     try:
         return read_raw_response(change.raw_response)
     except NotJSON as exc:

@@ -94,12 +94,19 @@ def advise_parameters(gate_reason: str, provider: str) -> str | None:
     return "" if provider == "anthropic" and gate_reason in ("", NO_TEMPERATURE) else "temperature 0"
 
 
-def find_gate(request: Mapping[str, Any], provider: str, policy: ModelPolicy) -> str:
-    """The gate of an approved record: the one that the project forces, the one that it states, or the one that
-    follows from its request. No project forces one on an answer that was adopted.
+def is_adopted_record(record: Mapping[str, Any]) -> bool:
+    """Whether the answer of a record was adopted from another request: no provider gave it to this one."""
+    response = record.get("response")
+    return isinstance(response, dict) and "adopted_from" in response
+
+
+def find_gate(record: Mapping[str, Any], provider: str, policy: ModelPolicy) -> str:
+    """The gate of an approved record, which has a request: the one that the project forces, the one that it states,
+    or the one that follows from its request. An answer that was adopted is never checked.
     """
+    request = record["request"]
     stated = request.get("gate")
-    if request.get("gate_reason") == ADOPTED_REASON:
+    if is_adopted_record(record):
         return REQUEST_GATE
     if policy.rules and (forced := policy.find_rule(str(request.get("model"))).gate) is not UNSET:
         return str(forced)

@@ -7,7 +7,7 @@
      "keys": ["OPENAI_API_KEY", …],      names of the key variables that were set while it was recorded, if any
      "base_urls": {"OPENAI_BASE_URL": "http://…", …},      base-URL variables that were set while it was recorded
      "request": {"method", "upstream", "path", "query", "headers", "known_headers", "body"},
-     "response": {"status", "left_early", "adopted_from", "headers", "t_ms": [...], "chunks": [...]},
+     "response": {"status", "left_early", "cancelled", "adopted_from", "headers", "t_ms": [...], "chunks": [...]},
      "redacted": {"request": [...], "response": [...], "echoes": [...]}}      only where something was redacted
 
 Bodies are stored content-decoded and redacted. Only request headers that are compared are stored. A chunk is a
@@ -20,6 +20,10 @@ version has written the file, which stored ALWAYS_STORED and no others. `base_ur
 
 `left_early` is true, or missing. It is true where the application closed the stream before its end: the chunks are
 what it read, and a replay breaks off after them.
+
+`cancelled` ({"cause": "timeout" or "application", "after_ms"}) takes the place of a response: the application
+cancelled the call before one came. The status is then 0, and headers and chunks are empty. A replay does not
+answer: it lets the application cancel the call again.
 
 `adopted_from` is missing where the provider gave this response to this request. Otherwise it is the hash of the
 snapshot that the response was approved with before: it answered an earlier request, and this one was never sent.
@@ -45,10 +49,11 @@ from traceforge.compare.json_diff import ABSENT, is_same_as_doubles
 from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk, Headers, find_header
 from traceforge.findings import Finding
+from traceforge.replay.recorded_response import CancelCause, Cancellation
 from traceforge.replay.request_key import OLD_REQUEST, UnknownParts
 from traceforge.shape import DigestText, NonEmptyText, NonNegative, ShapeProblem, WholeNumber, find_problems
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
-from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record
+from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason, draft_record
 from traceforge.snapshots.formats.snapshot_format import OWN_REQUEST_FIELDS, RESTORE_HINT, CallSource
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import find_endpoint
@@ -56,6 +61,9 @@ from traceforge.wire.response_reader import ParsedResponse, ResponseReader
 
 VERSION = "1.0.0"
 RAW_RESPONSE_RULE = "SN9"
+AFTER_MS_MAX = 86_400_000  # A day: a test waits as long as the file says until it refuses a call.
+CANCELLED = "the application cancelled the call before a response came"
+CANCEL_CAUSES = {CancelCause.TIMEOUT: "a timeout of its HTTP client", CancelCause.APPLICATION: "itself"}
 STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson"})
 _NOT_IN_RAW_RESPONSES = frozenset({"latency_ms", "wire", *OWN_REQUEST_FIELDS})  # fields of a record
 
@@ -77,12 +85,18 @@ class _EncodedChunk(Struct, forbid_unknown_fields=True):
     b64: str
 
 
+class _CancellationShape(Struct, forbid_unknown_fields=True):
+    cause: CancelCause
+    after_ms: NonNegative
+
+
 class _ResponseShape(Struct, forbid_unknown_fields=True):
     status: WholeNumber
     headers: list[HeaderPair]
     t_ms: list[NonNegative]
     chunks: list[str | _EncodedChunk]
     left_early: bool | UnsetType = UNSET
+    cancelled: _CancellationShape | UnsetType = UNSET
     adopted_from: DigestText | UnsetType = UNSET
 
 
@@ -137,6 +151,7 @@ class RawResponse(NamedTuple):
     base_urls: JSONObject | None = None  # base-URL variables that were set while it was recorded; None: unknown
     is_left_early: bool = False  # whether the application closed the stream before its end
     adopted_from: str | None = None  # the hash of the snapshot whose response this is; None: given to this request
+    cancellation: Cancellation | None = None  # instead of a response: the status is 0, and there are no chunks
 
     @property
     def is_old(self) -> bool:
@@ -150,6 +165,13 @@ class RawResponse(NamedTuple):
             return OLD_REQUEST
         known_headers = frozenset(self.known_headers) if self.known_headers is not None else None
         return UnknownParts(self.upstream is None, known_headers)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether a client may send the request again because of this: an error, or a timeout."""
+        return self.status >= 400 or (
+            self.cancellation is not None and self.cancellation.cause is CancelCause.TIMEOUT
+        )
 
     @property
     def is_streamed(self) -> bool:
@@ -198,7 +220,14 @@ def read_raw_response(data: bytes) -> RawResponse:
         cast("JSONObject | None", cast("JSONObject", value).get("base_urls")),
         response.get("left_early") is True,
         response.get("adopted_from"),
+        _read_cancellation(response.get("cancelled")),
     )
+
+
+def _read_cancellation(cancelled: JSONObject | None) -> Cancellation | None:
+    if cancelled is None:
+        return None
+    return Cancellation(CancelCause(str(cancelled["cause"])), float(str(cancelled["after_ms"])))
 
 
 def _decode_chunk(chunk: str | dict[str, str]) -> bytes:
@@ -232,6 +261,9 @@ def write_raw_response(raw: RawResponse) -> bytes:
     headers = _indented_json([list(pair) for pair in raw.response_headers], 4)
     chunk_list = f"[\n{chunks}\n    ]" if raw.chunks else "[]"
     labels = '    "left_early": true,\n' if raw.is_left_early else ""
+    if raw.cancellation is not None:
+        cause, after_ms = raw.cancellation
+        labels += f'    "cancelled": {json_bytes({"cause": cause.value, "after_ms": round(after_ms, 3)}).decode()},\n'
     if raw.adopted_from is not None:
         labels += f'    "adopted_from": "{raw.adopted_from}",\n'
     return (
@@ -266,7 +298,11 @@ def _check_beyond_types(value: dict[str, Any]) -> list[ShapeProblem]:
     if value["version"] != VERSION:
         violations.append(ShapeProblem("$.version", f"must be {VERSION}"))
     response = value["response"]
-    if not 100 <= response["status"] <= 599:
+    if "cancelled" in response:
+        violations += _check_cancelled(response)
+        if response["cancelled"]["after_ms"] > AFTER_MS_MAX:
+            violations.append(ShapeProblem("$.response.cancelled.after_ms", "must be at most a day"))
+    elif not 100 <= response["status"] <= 599:
         violations.append(ShapeProblem("$.response.status", "must be an HTTP status, 100 to 599"))
     if len(response["t_ms"]) != len(response["chunks"]):
         violations.append(ShapeProblem("$.response.t_ms", "must have as many times as there are chunks"))
@@ -277,6 +313,16 @@ def _check_beyond_types(value: dict[str, Any]) -> list[ShapeProblem]:
             except (binascii.Error, ValueError):
                 violations.append(ShapeProblem(f"$.response.chunks[{index}].b64", "is not base64"))
     return violations
+
+
+def _check_cancelled(response: dict[str, Any]) -> list[ShapeProblem]:
+    """A call that was cancelled before a response came has nothing of a response."""
+    rules = {"status": "0", "headers": "empty", "chunks": "empty", "left_early": "missing", "adopted_from": "missing"}
+    return [
+        ShapeProblem(f"$.response.{name}", f"must be {rule}: the call was cancelled before a response came")
+        for name, rule in rules.items()
+        if response.get(name)
+    ]
 
 
 def decode_call(raw: RawResponse) -> tuple[JSONObject, ParsedResponse]:
@@ -291,6 +337,8 @@ def decode_call(raw: RawResponse) -> tuple[JSONObject, ParsedResponse]:
 
 def draft_raw_response(raw: RawResponse, policy: ModelPolicy) -> RecordDraft:
     """The record that this raw response would have."""
+    if raw.cancellation is not None:
+        return RecordDraft(DraftKind.RAW_ONLY, {}, {}, (RefusalReason("response", CANCELLED, ""),))
     request, answer = decode_call(raw)
     if answer.streamed and request:
         request = {**request, "stream": True}  # Gemini asks for a stream in the address, and Ollama by default.
@@ -319,6 +367,8 @@ def decode_comparable_answer(raw: RawResponse) -> JSONObject:
 
 
 def _comparable_answer(raw: RawResponse, answer: ParsedResponse) -> JSONObject:
+    if raw.cancellation is not None:
+        return {"status": raw.status, "body": f"{CANCELLED}, by {CANCEL_CAUSES[raw.cancellation.cause]}"}
     if answer.error is None and answer.unified is not None:
         return answer.unified
     return {"status": raw.status, "body": answer.body if answer.body is not None else _response_text(raw)}

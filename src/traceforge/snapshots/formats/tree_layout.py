@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from typing import NamedTuple
 
-from traceforge.errors import CannotRead
+from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import list_folder
 from traceforge.findings import IO, Finding
 from traceforge.match_key import KEY_ID_NAME
@@ -41,6 +42,24 @@ class StoredSnapshot(NamedTuple):
     file: str
     digest: str
     must_be_approved: bool
+
+
+def not_json_finding(root: str, file: str, error: NotJSON) -> Finding:
+    """The finding for a broken file of the tree: what was approved comes back from Git, and is not repaired by hand.
+
+    It cannot be recorded again, because nothing is recorded into a tree that cannot be read.
+    """
+    finding = error.finding(file)
+    if error.is_conflict:
+        return finding
+    path = shlex.quote(os.path.join(root, file))
+    hint = f"Restore it from Git: git checkout -- {path}; if it is committed like this: git checkout COMMIT -- {path}"
+    return finding._replace(hint=hint)
+
+
+def raw_response_file(name: str) -> str:
+    """The file of the raw response of a snapshot, relative to the tree."""
+    return f"{WIRE_DIR}/{name}.json"
 
 
 def is_provider_name(name: str) -> bool:

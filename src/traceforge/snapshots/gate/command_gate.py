@@ -41,6 +41,7 @@ from traceforge.snapshots.gate.unselected_tests import (
     find_whole_paths,
     list_asked_files,
 )
+from traceforge.snapshots.record.pending_changes import first_approval_hint
 from traceforge.snapshots.tree.command_scope import redacted_scope
 from traceforge.snapshots.tree.project_snapshots import (
     ProjectSnapshots,
@@ -56,7 +57,6 @@ NOT_SEEN_HARMLESS = "gRPC, which is loaded"  # Many libraries load it and never 
 
 _NOT_SEEN_HINT = "Let it use HTTP, or do not run it in a test."
 _NO_CALL_HINT = "Is this the command that was recorded? See what is approved: traceforge snapshot list"
-_NOTHING_APPROVED_HINT = "No call is approved yet. Record and approve first: traceforge record -- COMMAND"
 _PYTHON_HINT = "Start it without -I, -E and -S, and with the environment it has."
 _SUITE_HINT = "Look for os._exit or a kill in a test or a conftest.py."
 _SURVIVOR_HINT = "End it before the command ends, or list its program in test.allow_programs."
@@ -127,7 +127,7 @@ def run_test(
     unchecked += _find_refused_imports(imports.refused)
     observations = merge_observations(verdict.observations for verdict in verdicts)
     if not observations.replayed and not observations.missed_scopes and not snapshots.player.unmatched:
-        hint = _NO_CALL_HINT if approved_calls else _NOTHING_APPROVED_HINT
+        hint = _NO_CALL_HINT if approved_calls else first_approval_hint(loaded.project)
         unchecked.append(Finding(COMMAND, "", IO, "no call was replayed at all", hint))
     return TestRun(snapshots, run, findings, unchecked, observations, compared.line)
 
@@ -161,7 +161,9 @@ def _judge_project(
     observations.scope_starts = dict(suite.scope_starts)
     observations.broken_scopes = sorted(suite.broken_scopes)
     observations.workers = max(1, len(suite.workers))
-    observations.cassette_calls = list(suite.cassette_calls.items())
+    observations.library_answers = [
+        (library, scope, times) for (library, scope), times in suite.library_answers.items()
+    ]
     observations.gone_cases = list_gone_cases(snapshots, suite.collected, is_selection=suite.is_selection)
     command_passed = run.exit_code == 0 and bool(snapshots.player.default_scope)
     judgement = judge_run(

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.capture.hook.library_answers import MOCKS, VCRPY, LibraryScope
 from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.capture.telemetry_hosts import is_telemetry_host
 from traceforge.compare.compared_call import ComparedCall
@@ -57,15 +58,17 @@ SKIPPED = "skipped"
 QUOTED_WORDS, QUOTED_CHARACTERS = 8, 80  # of a prompt, in the message of a finding
 _CHANGED_HINT = "Undo the edit, or record and approve it."
 NEW_HINT = "Record and approve it, or do not make this call."
+_FRESH_HINT = "Undo the edit; or record the call with --fresh, which replaces the approved answer, and approve it."
 _UNUSED_HINT = 'Remove it: traceforge snapshot rm {id} --reason "…"; or allow it: --allow-unused.'
 _HEADER_HINT = "Undo it, or record and approve it; if no answer depends on this header: match.ignore_headers."
 _UPSTREAM_HINT = "Undo it, or record and approve it; if both give the same answers, declare it: {setting}"
 _CALLS_HINT = "Undo the edit, or record and approve it; if it is meant to differ: test.may_repeat or test.may_vary."
 CASSETTE_TESTS_SHOWN = 5
-_CASSETTE_HINT = (
-    "Import the cassettes (traceforge import vcr DIR) and run without vcrpy (--disable-recording), or list the tests "
-    "in test.cassette_tests."
-)
+_CASSETTE_HINTS = {
+    VCRPY: "Import the cassettes (traceforge import vcr DIR) and run without vcrpy (--disable-recording), or list "
+    "the tests in test.cassette_tests.",
+}
+_OTHER_CASSETTE_HINT = "Record the calls with TraceForge, without {}, or list the tests in test.cassette_tests."
 _SKIPPED_HINT = "Run it, or list it in test.may_skip."
 _RENAMED = (
     "approved as {}; a pytest.ini or --rootdir names it from another folder now, and settings that name its tests do "
@@ -90,6 +93,12 @@ class GateFinding(NamedTuple):
     comparison: Comparison | None = None  # of the approved request with this one
     explanation: str = ""  # where the comparison shows no difference that the model sees
     later_calls: int = 0  # of the same tests, which continue a conversation that this finding is about
+    needs_fresh: bool = False  # whether only `record --fresh` records it: without it, the approved answer is replayed
+
+    @property
+    def can_record(self) -> bool:
+        """Whether a new recording can settle it."""
+        return self.calls > 0 and self.finding.hint != NOT_REPLAYABLE_HINT
 
     def to_json(self) -> JSONObject:
         """The fields that the command's `--json` prints."""
@@ -99,6 +108,7 @@ class GateFinding(NamedTuple):
             "later_calls": self.later_calls,
             "scopes": list(self.scopes),
             "nearest": self.nearest,
+            "needs_fresh": self.needs_fresh,
             "comparison": self.comparison.to_json() if self.comparison is not None else None,
         }
 
@@ -241,7 +251,8 @@ def _explain_miss(
     file = miss.caller.source or miss.caller.scope or "(unknown)"
     if miss.request is None or nearest is None or miss.reason:
         hint = NEW_HINT if miss.can_record else NOT_REPLAYABLE_HINT
-        return GateFinding(Finding(file, "", NEW_RULE, miss.message, hint), 1, scopes, miss.nearest), None
+        finding = Finding(file, "", NEW_RULE, miss.message, _FRESH_HINT if miss.needs_fresh else hint)
+        return GateFinding(finding, 1, scopes, miss.nearest, needs_fresh=miss.needs_fresh), None
     before = nearest.call if keys is None else take_compared_parts(nearest, keys, miss.caller.scope)
     body = miss.request.key_fields.body
     # A body that no dialect describes is compared as it is, as that of the raw response.
@@ -349,21 +360,12 @@ def _find_call_site(call: ApprovedCall) -> str:
 
 
 def _quote_prompt(call: ApprovedCall) -> str:
-    """The first words of the last message that has a text; "" where there is none."""
-    messages = call.call.request.get("messages")
-    texts = [_find_text(message) for message in (messages if isinstance(messages, list) else [])]
-    words = next((words for text in reversed(texts) if (words := text.split())), [])
+    """The first words of the prompt's last text; "" where there is none."""
+    words = call.call.last_text.split()
     if not words:
         return ""
     quote = " ".join(words[:QUOTED_WORDS])[:QUOTED_CHARACTERS]
     return f': "{quote}{"" if quote == " ".join(words) else "…"}"'
-
-
-def _find_text(message: JSON) -> str:
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, list):
-        content = next((part["text"] for part in content if isinstance(part, dict) and "text" in part), None)
-    return content if isinstance(content, str) else ""
 
 
 def describe_moved_calls(moves: Sequence[CountDifference], renamed_tests: Mapping[str, str]) -> list[str]:
@@ -414,16 +416,21 @@ def find_skipped(
             yield Finding(scope, "", IO, message, _SKIPPED_HINT)
 
 
-def find_cassette_calls(cassette_counts: Mapping[str, int], cassette_tests: Sequence[str]) -> Iterator[Finding]:
-    """Calls that vcrpy answered in tests for which the project has not approved that; one finding for all."""
-    unlisted = {scope: times for scope, times in cassette_counts.items() if not names_test(cassette_tests, scope)}
-    calls = Counter(unlisted)
-    if calls:
+def find_recorder_answers(
+    library_counts: Mapping[LibraryScope, int], cassette_tests: Sequence[str]
+) -> Iterator[Finding]:
+    """Calls that a recorder answered in tests for which the project has not approved that; one finding a recorder."""
+    by_recorder: dict[str, Counter[str]] = {}
+    for (library, scope), times in sorted(library_counts.items()):
+        if library not in MOCKS and not names_test(cassette_tests, scope):
+            by_recorder.setdefault(library, Counter())[scope] += times
+    for recorder, calls in by_recorder.items():
         tests = "1 test" if len(calls) == 1 else f"{len(calls)} tests"
-        message = f"vcrpy answered {_count_calls(calls.total())} of {tests}, which were not compared"
-        names = ", ".join(sorted(calls)[:CASSETTE_TESTS_SHOWN])
+        message = f"{recorder} answered {_count_calls(calls.total())} of {tests}, which were not compared"
+        names = ", ".join(list(calls)[:CASSETTE_TESTS_SHOWN])
         more = f" and {len(calls) - CASSETTE_TESTS_SHOWN} more" if len(calls) > CASSETTE_TESTS_SHOWN else ""
-        yield Finding("(the run)", "", IO, f"{message}: {names}{more}", _CASSETTE_HINT)
+        hint = _CASSETTE_HINTS.get(recorder) or _OTHER_CASSETTE_HINT.format(recorder)
+        yield Finding("(the run)", "", IO, f"{message}: {names}{more}", hint)
 
 
 def describe_calls(calls: int) -> str:

@@ -15,6 +15,7 @@ from msgspec import Struct, field, to_builtins
 
 from traceforge.build_environment import build_environment
 from traceforge.canon import JSONObject
+from traceforge.capture.hook.library_answers import LibraryScope, merge_counts
 from traceforge.capture.hook.pytest_scopes import START
 from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.conversion import convert
@@ -26,8 +27,8 @@ from traceforge.snapshots.gate.gate_findings import (
     NEW_RULE,
     GateFinding,
     describe_moved_calls,
-    find_cassette_calls,
     find_changed_counts,
+    find_recorder_answers,
     find_refused_connections,
     find_skipped,
     find_unapproved_requests,
@@ -50,6 +51,7 @@ class RunObservations(Struct):
     uses: list[tuple[str, str, int]] = field(default_factory=list)  # scope, snapshot id, times
     earlier_uses: list[tuple[str, str, int]] = field(default_factory=list)  # of those, in earlier attempts of a test
     missed_scopes: list[str] = field(default_factory=list)  # with a request that was not approved
+    deviations: int = 0  # of those requests, approved ones that only `record --fresh` records again
     unreported_misses: list[str] = field(default_factory=list)  # messages that are in no test's report
     unreported_refusals: list[tuple[str, str, int]] = field(default_factory=list)  # address, why, times
     trace_ids: list[str] = field(default_factory=list)  # of calls that were recorded
@@ -64,7 +66,7 @@ class RunObservations(Struct):
     workers: int = 0  # processes that ran tests
     moved_calls: list[str] = field(default_factory=list)  # by `judge_run`: calls that other scopes make than before
     ungated_calls: int = 0  # of tests that are marked as off
-    cassette_calls: list[tuple[str, int]] = field(default_factory=list)  # that vcrpy answered: scope, times
+    library_answers: list[tuple[str, str, int]] = field(default_factory=list)  # library, scope, times
     prompt_only_ids: list[str] = field(default_factory=list)  # of snapshots that answered; gated on the prompt alone
     answer_parameters: list[str] = field(default_factory=list)  # what those could send to have their answers checked
     uncompared_calls: int = 0  # with redacted parts that could not be compared
@@ -105,12 +107,9 @@ class RunObservations(Struct):
         return sum(times for _, _, times in self.uses)
 
     @property
-    def cassette_counts(self) -> Counter[str]:
-        """Calls that vcrpy answered, by scope."""
-        counts: Counter[str] = Counter()
-        for scope, times in self.cassette_calls:
-            counts[scope] += times
-        return counts
+    def library_counts(self) -> Counter[LibraryScope]:
+        """Calls that recorders and mocks of the suite answered, by library and scope."""
+        return merge_counts(self.library_answers)
 
     def to_builtins(self) -> dict[str, Any]:
         """Plain values, for another process."""
@@ -148,6 +147,7 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
         workers=1,
         earlier_uses=_list_uses(merge_worker_counts(worker.earlier_counts for worker in workers)),
         missed_scopes=sorted({request.caller.scope for request in player.unmatched}),
+        deviations=sum(request.needs_fresh for request in player.unmatched),
         prompt_only_ids=sorted(call.id for call in prompt_only),
         answer_parameters=_list_answer_parameters(prompt_only),
         uncompared_calls=player.uncompared_call_count,
@@ -177,6 +177,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         merged.workers += process.workers
         scope_starts.update(process.scope_starts)
         merged.missed_scopes += process.missed_scopes
+        merged.deviations += process.deviations
         merged.unreported_misses += process.unreported_misses
         merged.unreported_refusals += process.unreported_refusals
         merged.trace_ids += process.trace_ids
@@ -185,7 +186,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         merged.skipped_modules += process.skipped_modules
         merged.unseen += process.unseen
         merged.ungated_calls += process.ungated_calls
-        merged.cassette_calls += process.cassette_calls
+        merged.library_answers += process.library_answers
         merged.uncompared_calls += process.uncompared_calls
         merged.uncompared_parts += process.uncompared_parts
         merged.unknown_heads += process.unknown_heads
@@ -269,7 +270,7 @@ def judge_run(
     skipped = find_skipped(snapshots.approved_calls, tests, config.test.may_skip)
     observations.moved_calls = describe_moved_calls(counts.moves, renamed_tests)
     unseen = [Finding(OUTSIDE_TESTS, "", IO, message, hint) for message, hint in dict.fromkeys(observations.unseen)]
-    unseen += find_cassette_calls(observations.cassette_counts, config.test.cassette_tests)
+    unseen += find_recorder_answers(observations.library_counts, config.test.cassette_tests)
     return RunJudgement(findings, [*unseen, *_find_uncompared(snapshots, observations), *skipped])
 
 

@@ -121,8 +121,10 @@ class SuiteProcess:
         observations.key_names = sorted(self._key_names)
         observations.base_urls = self._base_urls
         observations.ungated_calls = self._capture.excluded_calls
-        cassette_calls = self._capture.cassette_calls.items()
-        observations.cassette_calls = [(self.name_scope(scope), times) for scope, times in cassette_calls]
+        observations.library_answers = [
+            (library, self.name_scope(scope), times)
+            for (library, scope), times in self._capture.library_answers.items()
+        ]
         observations.scope_starts = dict(self._suite.scope_starts)
         observations.broken_scopes = sorted(self._suite.broken_scopes)
         observations.gone_cases = list_gone_cases(

@@ -37,21 +37,31 @@ PLAN_TAG = "traceforge.live-plan/1"
 
 
 class LiveJournal:
-    """The answers to one plan; a file lock admits one process at a time."""
+    """The answers to one plan. Inside of `with`, its file exists, and a lock on it admits one process at a time."""
 
     def __init__(self, project: str, plan: LivePlan, *, fresh: bool = False) -> None:
-        """Open the journal with the answers of an earlier, stopped check; `fresh` drops them.
+        """Read the answers of an earlier, stopped check, without those that `fresh` is about to drop. Writes nothing.
 
         Raises:
-            Busy: another process runs the same check.
             CannotRead: the journal cannot be read.
-            CannotWrite: the journal cannot be written.
         """
         self._lock = threading.Lock()
         self._is_closed = False
-        folder = os.path.join(project, FOLDER)
-        make_private_folder(folder)
-        self._path = os.path.join(folder, f"{_file_name(plan)}.jsonl")
+        self._plan = plan
+        self._is_fresh = fresh
+        self._path = os.path.join(project, FOLDER, f"{_file_name(plan)}.jsonl")
+        is_continued = not fresh and os.path.lexists(self._path)
+        self.answers = self._read_answers(self._read_lines()) if is_continued else []
+
+    def __enter__(self) -> Self:
+        """Open the file for writing.
+
+        Raises:
+            PathInUse: another process runs the same check.
+            CannotRead: the journal cannot be read.
+            CannotWrite: the journal cannot be written.
+        """
+        make_private_folder(os.path.dirname(self._path))
         try:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as exc:
@@ -59,18 +69,21 @@ class LiveJournal:
         try:
             if not lock_file(self._descriptor):
                 raise PathInUse("the same live check is running already", hint="Wait until it is done.")
-            if fresh:
-                os.ftruncate(self._descriptor, 0)
-            self.answers = self._load(plan)
+            complete = b"" if self._is_fresh else self._read_lines()
+            os.ftruncate(self._descriptor, len(complete))
+            self.answers = self._read_answers(complete)
         except BaseException:
             os.close(self._descriptor)
             raise
+        return self
 
-    def _load(self, plan: LivePlan) -> list[LiveAnswer]:
+    def _read_lines(self) -> bytes:
+        """The complete lines of the file."""
         data = read_file(self._path, follow_links=False)
-        complete = data[: data.rfind(b"\n") + 1]
-        if len(complete) != len(data):
-            os.ftruncate(self._descriptor, len(complete))
+        return data[: data.rfind(b"\n") + 1]
+
+    def _read_answers(self, complete: bytes) -> list[LiveAnswer]:
+        plan = self._plan
         wanted = {(str(call.digest), run) for call in plan.calls for run in range(1, plan.runs + 1)}
         oldest = timestamp_text(now() - timedelta(hours=KEPT_HOURS))
         answers = [_read_line(self._path, line, number) for number, line in enumerate(complete.splitlines(), 1)]
@@ -98,9 +111,6 @@ class LiveJournal:
         """Close the journal of a complete check, so that the next check starts empty."""
         with suppress(FileNotFoundError):
             os.replace(self._path, os.path.join(os.path.dirname(self._path), FINISHED))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

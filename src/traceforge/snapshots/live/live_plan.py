@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import unquote_plus, urlsplit
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from traceforge.addresses import keeps_keys_private
 from traceforge.canon import Digest, JSONObject, digest_fields, json_bytes
@@ -21,7 +21,7 @@ from traceforge.errors import NotFound
 from traceforge.exchange import Headers
 from traceforge.redact.redactions import REDACTED
 from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
-from traceforge.snapshots.formats.determinism_policy import find_model_rule
+from traceforge.snapshots.formats.model_prices import price_usage
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_call
 from traceforge.snapshots.live.live_address import (
     ANTHROPIC_VERSION,
@@ -33,13 +33,13 @@ from traceforge.snapshots.live.live_address import (
     needs_key,
     replace_model,
 )
+from traceforge.snapshots.record.pending_changes import first_approval_hint
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.id_prefix import select_by_id_prefix
 from traceforge.wire.endpoints import Dialect, Endpoint, find_endpoint
 from traceforge.wire.unified import as_object, is_number
 
 CALL_TAG = "traceforge.live-call/1"
-MILLION = 1_000_000
 
 
 class LiveCall(Struct, frozen=True, dict=True):
@@ -96,15 +96,16 @@ class CostEstimate(NamedTuple):
     unpriced: list[str]  # models without a price
 
 
-def select_calls(approved_calls: Sequence[ApprovedCall], names: Sequence[str]) -> Sequence[ApprovedCall]:
-    """The approved calls of these ids or id prefixes; all of them where no name is given.
+def select_calls(
+    project: str, approved_calls: Sequence[ApprovedCall], names: Sequence[str]
+) -> Sequence[ApprovedCall]:
+    """The approved calls of a project with these ids or id prefixes; all of them where no name is given.
 
     Raises:
         NotFound: nothing is approved, no call matches a name, or several match a prefix.
     """
     if not approved_calls:
-        hint = "Record and approve calls first: traceforge record -- COMMAND"
-        raise NotFound(f"there are no snapshots in {SNAPSHOTS_DIR}", hint=hint)
+        raise NotFound(f"there are no snapshots in {SNAPSHOTS_DIR}", hint=first_approval_hint(project))
     if not names:
         return approved_calls
     return select_by_id_prefix(approved_calls, names, noun="snapshot", see="traceforge snapshot list")
@@ -150,6 +151,8 @@ def _plan_call(
         return UnsendableCall(approved, f"its request holds {REDACTED}: the redacted value was never stored", hint)
     if raw.is_left_early:
         return UnsendableCall(approved, "the application left its stream early, so the whole answer is not known")
+    if raw.cancellation is not None:
+        return UnsendableCall(approved, "the application cancelled it before a response came")
     base = addresses.find(approved.provider, raw.path)
     if not base:
         return UnsendableCall(
@@ -220,7 +223,7 @@ def list_cleartext_hosts(calls: Iterable[LiveCall]) -> list[str]:
 def estimate_cost(calls: Sequence[LiveCall], models: Mapping[str, ModelRule]) -> CostEstimate:
     """The cost of these calls if each uses as many tokens as when it was recorded."""
     tokens = [_number(call.usage.get("total_tokens")) for call in calls]
-    prices = [(call.model, _price(call, models)) for call in calls]
+    prices = [(call.model, price_usage(call.model, call.usage, models)) for call in calls]
     known_prices = [price for _, price in prices if price is not None]
     return CostEstimate(
         int(sum(number or 0 for number in tokens)),
@@ -228,20 +231,6 @@ def estimate_cost(calls: Sequence[LiveCall], models: Mapping[str, ModelRule]) ->
         sum(known_prices) if known_prices else None,
         list(dict.fromkeys(model for model, price in prices if price is None)),
     )
-
-
-def _price(call: LiveCall, models: Mapping[str, ModelRule]) -> float | None:
-    """The price by the configured model rule; None without one, or without recorded token usage."""
-    rule = find_model_rule(call.model, models)
-    input_tokens, output_tokens = (_number(call.usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-    if (
-        rule.input_price_per_million is UNSET
-        or rule.output_price_per_million is UNSET
-        or input_tokens is None
-        or output_tokens is None
-    ):
-        return None
-    return (input_tokens * rule.input_price_per_million + output_tokens * rule.output_price_per_million) / MILLION
 
 
 def _number(value: object) -> float | None:

@@ -14,16 +14,27 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-from traceforge.capture.http_client import CHUNK_BYTES, HttpClient, explain_failure
+from traceforge.capture.http_client import CHUNK_BYTES, CallControl, HttpClient, explain_failure
 from traceforge.clock import now, now_text
-from traceforge.exchange import CallOutcome, Chunk, Exchange, Headers, find_header
+from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange, Headers, find_header
 from traceforge.ids import new_uuid
 from traceforge.snapshots.live.live_plan import LiveCall
 
 ATTEMPTS_MAX = 5
 RETRIED_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504, 529})  # As in the SDKs of OpenAI and Anthropic.
+RESPONSE_BYTES_MAX = 64 << 20  # Of one answer, which is in memory; no model gives as much.
+NO_CALLER = Caller()
 BACKOFF_S, BACKOFF_S_MAX = 0.5, 8.0  # Doubled with each attempt, unless the provider names a time.
 RETRY_AFTER_S_MAX = 120.0  # Beyond this the call counts as not checked.
+
+
+class OutgoingRequest(NamedTuple):
+    """One request as it is sent, with the API key."""
+
+    provider: str
+    url: str
+    headers: Headers
+    body: bytes
 
 
 class SendResult(NamedTuple):
@@ -75,11 +86,12 @@ class LiveSender:
         """Send one request until it is answered, a retry cannot help, or the attempts are used up."""
         host = call.url.split("/", 3)[2]
         headers = (*call.headers, *key_headers.items())
+        request = OutgoingRequest(call.approved.provider, call.url, headers, call.body)
         attempt = 0
         while True:
             self._pace.wait_for_host(host)
             attempt += 1
-            exchange, is_final = self._try(call, headers)
+            exchange, is_final = send_once(self._client, request)
             if exchange.outcome is CallOutcome.ANSWERED and exchange.status not in RETRIED_STATUSES:
                 return SendResult(exchange, attempt)
             should_retry = find_header(exchange.response_headers, "x-should-retry").lower()
@@ -95,30 +107,37 @@ class LiveSender:
             else:
                 self._pace.sleep(backoff(attempt))
 
-    def _try(self, call: LiveCall, headers: Headers) -> tuple[Exchange, bool]:
-        """One attempt; and whether it is final, so that a retry cannot help."""
-        start, started = time.monotonic(), now_text()
-        header_values = {name.lower(): find_header(headers, name) for name, _ in headers}  # joins repeated ones
-        status = 0
-        response_headers: Headers = ()
-        chunks: list[Chunk] = []
-        outcome, error, is_final = CallOutcome.ANSWERED, "", False
-        try:
-            with self._client.post(call.url, call.body, header_values) as response:
-                status, response_headers = response.status, tuple(response.getheaders())
-                while data := response.read1(CHUNK_BYTES):
-                    chunks.append(Chunk((time.monotonic() - start) * 1000, data))
-                if response.length:
-                    outcome, error = CallOutcome.CUT, "the provider broke off"
-        except (OSError, http.client.HTTPException) as exc:
-            outcome = CallOutcome.CUT if status else CallOutcome.FAILED
-            error, is_final = explain_failure(exc)
-        duration_ms = (time.monotonic() - start) * 1000
-        exchange = Exchange(
-            new_uuid(), started, "POST", call.url, headers, call.body, status, response_headers, tuple(chunks),
-            duration_ms, outcome, error, provider=call.approved.provider,
-        )  # fmt: skip
-        return exchange, is_final
+
+def send_once(
+    client: HttpClient, request: OutgoingRequest, caller: Caller = NO_CALLER, control: CallControl | None = None
+) -> tuple[Exchange, bool]:
+    """One attempt; and whether it is final, so that a retry cannot help."""
+    start, started = time.monotonic(), now_text()
+    headers = {name.lower(): find_header(request.headers, name) for name, _ in request.headers}  # joins repeated ones
+    status = 0
+    response_headers: Headers = ()
+    chunks: list[Chunk] = []
+    outcome, error, is_final = CallOutcome.ANSWERED, "", False
+    try:
+        with client.post(request.url, request.body, headers, control) as response:
+            status, response_headers = response.status, tuple(response.getheaders())
+            byte_count = 0
+            while byte_count <= RESPONSE_BYTES_MAX and (data := response.read1(CHUNK_BYTES)):
+                chunks.append(Chunk((time.monotonic() - start) * 1000, data))
+                byte_count += len(data)
+            if byte_count > RESPONSE_BYTES_MAX:
+                outcome, error, is_final = CallOutcome.CUT, f"more than {RESPONSE_BYTES_MAX:,} bytes came", True
+            elif response.length:
+                outcome, error = CallOutcome.CUT, "the provider broke off"
+    except (OSError, http.client.HTTPException) as exc:
+        outcome = CallOutcome.CUT if status else CallOutcome.FAILED
+        error, is_final = explain_failure(exc)
+    duration_ms = (time.monotonic() - start) * 1000
+    exchange = Exchange(
+        new_uuid(), started, "POST", request.url, request.headers, request.body, status, response_headers,
+        tuple(chunks), duration_ms, outcome, error, caller, request.provider,
+    )  # fmt: skip
+    return exchange, is_final
 
 
 def retry_after(headers: Headers) -> float | None:

@@ -23,6 +23,7 @@ from traceforge.findings import ExitCode
 from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.statistics.rate_interval import RateCount, exact_interval
 
 
 class LiveVerdict(StrEnum):
@@ -88,6 +89,12 @@ class CheckedCall:
         """How many runs differ from the first cluster, or, if all agree, from the approved answer."""
         others = self.clusters[1:] or [cluster for cluster in self.clusters if not cluster.is_approved]
         return sum(len(cluster.runs) for cluster in others)
+
+    @property
+    def approved_count(self) -> RateCount:
+        """How many of the runs with an answer gave the approved one."""
+        approved = sum(len(cluster.runs) for cluster in self.clusters if cluster.is_approved)
+        return RateCount(approved, len(self.answers))
 
     @property
     def is_request_gated(self) -> bool:
@@ -160,12 +167,19 @@ def checked_json(checked: CheckedCall, *, strict: bool) -> JSONObject:
         "runs": checked.runs,
         "answered": len(checked.answers),
         "different": checked.different_runs,
+        "rate": _rate_json(checked.approved_count),
         "message": checked.unsendable,
         "hint": checked.hint,
         "clusters": [_cluster_json(cluster) for cluster in checked.clusters],
         "answers": [_answer_json(checked, answer) for answer in checked.answers],
         "failed": [{"run": failed.run, "message": failed.why} for failed in checked.failed],
     }
+
+
+def _rate_json(count: RateCount) -> JSON:
+    """How often the approved answer came, and which true rates fit; the number of runs was fixed beforehand."""
+    interval = exact_interval(count)
+    return {"approved": count.passed, "runs": count.runs, "low": interval.low, "high": interval.high}
 
 
 def _cluster_json(cluster: AnswerCluster) -> JSON:

@@ -18,6 +18,7 @@ from traceforge.compare.comparison import compare
 from traceforge.snapshots.formats.determinism_policy import BEHAVIOUR_GATE
 from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.record.candidates import Candidate, RequestIdentity
+from traceforge.statistics.rate_interval import RateCount, exact_interval
 
 _Place = tuple[str, RequestIdentity]
 _HINT = 'Make the call repeatable, or declare the model with "gate": "request" in the configuration.'
@@ -30,6 +31,7 @@ class CallVariance(NamedTuple):
     runs: int  # that made the request
     different: int  # of those, the runs that did not give the most frequent output
     missing: int  # runs that did not make the request
+    repeated: RateCount  # of the runs after the first one, those that gave its output, which is the one that is filed
 
     @property
     def varies(self) -> bool:
@@ -50,6 +52,7 @@ class CallVariance(NamedTuple):
 
     def to_json(self) -> JSONObject:
         """The fields that the command's `--json` prints."""
+        interval = exact_interval(self.repeated)
         return {
             "trace": self.call.trace_id,
             "source": self.call.source,
@@ -58,6 +61,12 @@ class CallVariance(NamedTuple):
             "runs": self.runs,
             "different": self.different,
             "missing": self.missing,
+            "repeated": {
+                "runs": self.repeated.runs,
+                "same": self.repeated.passed,
+                "low": interval.low,
+                "high": interval.high,
+            },
         }
 
 
@@ -97,7 +106,13 @@ def _measure(place: _Place, outputs: Sequence[Mapping[_Place, list[Candidate]]])
         else:
             cluster.append(output)
     most_frequent = max(map(len, clusters))
-    return CallVariance(present[0][0], len(present), len(present) - most_frequent, len(outputs) - len(present))
+    return CallVariance(
+        present[0][0],
+        len(present),
+        len(present) - most_frequent,
+        len(outputs) - len(present),
+        RateCount(len(clusters[0]) - 1, len(present) - 1),  # The first cluster begins with the first run.
+    )
 
 
 def _is_same_output(first: Sequence[Candidate], second: Sequence[Candidate]) -> bool:

@@ -1,7 +1,8 @@
 """The calls of a run that could be approved.
 
 In: traces of a run, in their order. Out: for each call its raw response, the draft of its record, and every reason
-why it cannot be approved. Never: a failed attempt that an identical success followed, or a call without an answer.
+why it cannot be approved. Never: a failed attempt that an identical success followed, or a call that failed on its
+way to the provider. A call that the application cancelled before a response came can be approved as that.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import cast
 from urllib.parse import urlsplit
@@ -21,7 +23,7 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.errors import LOST_KEY_HINT
 from traceforge.exchange import CallOutcome, Headers
 from traceforge.replay.fingerprints import Fingerprints
-from traceforge.replay.recorded_response import RecordedResponse
+from traceforge.replay.recorded_response import CancelCause, Cancellation, RecordedResponse
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer, UnknownParts
 from traceforge.replay.trace_recordings import find_unknown_parts, request_headers, response_from_trace
 from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE, ModelPolicy
@@ -29,6 +31,7 @@ from traceforge.snapshots.formats.raw_response import RawResponse, decode_compar
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason, find_policy_reasons
 from traceforge.snapshots.formats.snapshot_format import is_source_file
 from traceforge.snapshots.tree.approved_calls import key_stored_request
+from traceforge.traces.body_reader import looks_like_another_body
 
 # Headers about the server and the time, which differ in every recording.
 TRANSIENT_HEADERS = frozenset(
@@ -40,6 +43,15 @@ TRANSIENT_HEADERS = frozenset(
 )  # fmt: skip
 # Request fields that refer to something the provider stores; it does not store what was only replayed.
 STATE_FIELDS = frozenset({"previous_response_id", "conversation", "cachedContent", "cached_content", "container"})
+# How each outcome without a response ended the call; any other outcome is a failure on the way to the provider.
+CANCEL_CAUSES: Mapping[str, CancelCause] = {
+    CallOutcome.CLIENT_LEFT: CancelCause.APPLICATION,
+    CallOutcome.TIMED_OUT: CancelCause.TIMEOUT,
+}
+# How the error begins of a call that somebody interrupted, with the keyboard or a time limit of a test (pytest raises
+# `Failed` and `Exit`): the application does not cancel it when it is run again.
+INTERRUPTIONS = ("KeyboardInterrupt", "SystemExit", "Failed", "Exit")
+CLOCK_STEP = timedelta(milliseconds=1)  # of timestamps
 OUTSIDE = "(outside)"  # the folder of a source file that is not in the project
 UNKNOWN_SOURCE: JSONObject = {"file": "(unknown)", "line": 0, "function": ""}
 
@@ -57,7 +69,7 @@ RequestIdentity = tuple[Digest, Fingerprints]
 
 
 class Candidate(Struct, frozen=True, dict=True):
-    """One answered call of a run."""
+    """One call of a run that was answered, or cancelled by the application."""
 
     trace_id: str
     keyed_request: KeyedRequest
@@ -83,9 +95,17 @@ class Candidate(Struct, frozen=True, dict=True):
         return self.key, self.fingerprints
 
     @property
-    def is_error(self) -> bool:
-        """Whether the provider answered with an error."""
-        return self.raw_response.status >= 400
+    def has_failed(self) -> bool:
+        """Whether the application got an error, or cancelled the call before a response came."""
+        return self.raw_response.status >= 400 or self.raw_response.cancellation is not None
+
+    @property
+    def start(self) -> datetime:
+        return datetime.fromisoformat(self.timestamp)
+
+    @property
+    def end(self) -> datetime:
+        return self.start + timedelta(milliseconds=self.latency_ms)
 
     @property
     def model(self) -> str:
@@ -161,7 +181,7 @@ def _make_candidate(
     scope: str,
     needs_match_key: bool,
 ) -> Candidate | None:
-    answer = response_from_trace(body, chunk_lines)
+    answer = response_from_trace(body, chunk_lines) or _find_cancellation(body)
     if answer is None:
         return None
     trace_wire = cast("JSONObject", body["wire"])
@@ -189,6 +209,22 @@ def _make_candidate(
             *([NO_KEY_REASON] if needs_match_key and fingerprints is None else ()),
         ),
     )
+
+
+def _find_cancellation(body: JSONObject) -> RecordedResponse | None:
+    """What a trace without a response says of a call that the application cancelled; None: it failed otherwise, was
+    interrupted, or its request is not known whole: a client may leave before it has sent all of it.
+    """
+    wire, request, metadata = body.get("wire"), body.get("provider_request"), cast("JSONObject", body["metadata"])
+    if not isinstance(wire, dict) or wire.get("status") or wire.get("outcome") not in CANCEL_CAUSES:
+        return None
+    if request is not None and looks_like_another_body(request):
+        return None
+    if str(metadata.get("error", "")).partition(":")[0] in INTERRUPTIONS:
+        return None
+    cause = CANCEL_CAUSES[CallOutcome(str(wire["outcome"]))]
+    after_ms = float(str(metadata["duration_ms"]))
+    return RecordedResponse(0, (), (), streamed=False, cancellation=Cancellation(cause, after_ms))
 
 
 def _project_source(source: JSONObject) -> JSONObject:
@@ -246,6 +282,7 @@ def _build_raw_response(
         upstream=None if unknown.upstream else keys.name_upstream(url, request_headers(body)),
         known_headers=_list_known_headers(unknown, keys),
         is_left_early=_is_left_early(trace_wire, answer),
+        cancellation=answer.cancellation,
     )
 
 
@@ -260,17 +297,27 @@ def _drop_transient_headers(headers: Headers) -> Headers:
 
 
 def _drop_failed_attempts(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Leave out failed attempts whose request was answered later in the same scope."""
-    succeeded: set[tuple[str, RequestIdentity]] = set()
+    """Leave out failed attempts whose request was answered later in the same scope.
+
+    A call that was cancelled while the answered one was under way does not count as an earlier attempt: the
+    application makes both.
+    """
+    last_success: dict[tuple[str, RequestIdentity], Candidate] = {}
     remaining: list[Candidate] = []
     for candidate in reversed(candidates):
         request = (candidate.scope, candidate.identity)
-        if candidate.is_error and request in succeeded:
+        success = last_success.get(request)
+        if candidate.has_failed and success is not None and not _is_under_way(candidate, success):
             continue
-        if not candidate.is_error:
-            succeeded.add(request)
+        if not candidate.has_failed:
+            last_success.setdefault(request, candidate)
         remaining.append(candidate)
     return reversed(remaining)
+
+
+def _is_under_way(cancelled: Candidate, success: Candidate) -> bool:
+    """Whether a call that the application cancelled was still under way when the answered one began."""
+    return cancelled.raw_response.cancellation is not None and success.start + CLOCK_STEP <= cancelled.end
 
 
 def _drop_repeats_of_workers(candidates: Sequence[Candidate], workers: Mapping[str, str]) -> list[Candidate]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 from traceforge.canon import parse_json
 from traceforge.capture.hook.model_call_rules import WatchedHosts, is_at_known_host
@@ -24,7 +25,7 @@ from traceforge.clock import timestamp_text
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import Caller, Chunk, Exchange, find_header
-from traceforge.files import read_file
+from traceforge.files import read_file, walk_folders
 from traceforge.findings import PARSE, Finding
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.record.candidates import find_candidates
@@ -66,18 +67,24 @@ class CassetteImport:
     findings: list[Finding] = field(default_factory=list)
 
 
-def import_cassettes(
-    snapshots: ProjectSnapshots, folder: str, layout: CassetteLayout, progress: ProgressReporter = no_progress
-) -> CassetteImport:
-    """Import every cassette under a folder; `layout` says which test a cassette belongs to.
+class CassetteCalls(NamedTuple):
+    """The calls of some cassettes, and the report of their import so far."""
+
+    exchanges: list[Exchange]
+    report: CassetteImport
+
+
+def read_cassettes(
+    loaded: LoadedConfig, folder: str, layout: CassetteLayout, progress: ProgressReporter = no_progress
+) -> CassetteCalls:
+    """Read every cassette under a folder; `layout` says which test a cassette belongs to. Writes nothing.
 
     Raises:
         NotFound: the folder holds no cassette.
         MissingExtra: a cassette is YAML, and PyYAML is not installed.
         CannotRead: the folder cannot be read.
     """
-    loaded, report = snapshots.loaded, CassetteImport()
-    exchanges: list[Exchange] = []
+    report, exchanges = CassetteImport(), list[Exchange]()
     paths = list(list_cassette_files(folder))
     for path in progress(paths, len(paths), "reading cassettes"):
         try:
@@ -90,10 +97,19 @@ def import_cassettes(
         report.cassettes += 1
         exchanges += _make_exchanges(loaded, layout, path, interactions, report)
     if not report.cassettes and not report.findings:
-        raise NotFound(f"there are no cassettes in {folder}", hint="Name the folder that holds them.")
+        hint = "Name the folder that holds them: traceforge import vcr FOLDER"
+        raise NotFound(f"there are no cassettes in {folder}", hint=hint)
     report.calls = len(exchanges)
-    _file_changes(snapshots, exchanges, report, progress)
-    return report
+    return CassetteCalls(exchanges, report)
+
+
+def import_cassettes(
+    snapshots: ProjectSnapshots, cassettes: CassetteCalls, progress: ProgressReporter = no_progress
+) -> CassetteImport:
+    """Make a trace and a pending change of each call; writes nothing if there is none."""
+    if cassettes.exchanges:
+        _file_changes(snapshots, cassettes.exchanges, cassettes.report, progress)
+    return cassettes.report
 
 
 def read_cassette_file(path: str) -> list[CassetteInteraction] | None:
@@ -127,7 +143,7 @@ def list_cassette_files(folder: str) -> Iterator[str]:
         return
     if not os.path.isdir(folder):
         raise CannotRead(folder, "no such file or folder", hint="Check the path.")
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, files in walk_folders(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (os.path.join(parent, name) for name in sorted(files) if name.lower().endswith(CASSETTE_ENDS))
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from traceforge.errors import CannotRead
-from traceforge.files import read_file
+from traceforge.files import read_file, walk_folders
 from traceforge.snapshots.record.cassette_format import CASSETTE_ENDS
 
 DEFAULT_PATTERN = "cassettes/{module}/{test}"  # of pytest-recording
@@ -88,7 +88,7 @@ class CassetteLayout:
         return [definition for file in self._list_modules() for definition in self._read_definitions(file)]
 
     def _list_modules(self) -> Iterator[str]:
-        for parent, folders, files in os.walk(self._project):
+        for parent, folders, files in walk_folders(self._project):
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
             for name in sorted(files):
                 if name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py")):

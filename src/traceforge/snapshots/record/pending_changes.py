@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
 from traceforge.compare.compared_call import ComparedCall
-from traceforge.errors import InvalidFile
+from traceforge.errors import InvalidFile, NotJSON
 from traceforge.files import STATE_DIR, list_folder, make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
 from traceforge.shape import DigestText, OpenObject, WholeNumber, find_problems
@@ -32,10 +32,12 @@ from traceforge.snapshots.formats.raw_response import RawResponse, decode_compar
 from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.formats.snapshot_format import SnapshotIdText
 from traceforge.snapshots.tree.approved_calls import ScopeTurn, count_calls, read_turns
+from traceforge.snapshots.tree.state_folder import RECORD_FIRST_HINT
 
 PENDING_FOLDER = f"{STATE_DIR}/pending"
 VERSION = "1.0.0"
 PENDING_FORMAT_RULE = "PD1"
+APPROVE_FIRST_HINT = 'Approve what is pending: traceforge status, then traceforge approve --all --reason "…"'
 _HINT = "Record again: traceforge record -- COMMAND"
 
 
@@ -186,21 +188,39 @@ def load_pending(project: str) -> list[PendingChange]:
     """Every pending change, by id.
 
     Raises:
-        InvalidFile, NotJSON, CannotRead: a file there is not a pending change; it is not skipped.
+        InvalidFile, CannotRead: a file there is not a pending change; it is not skipped.
     """
     folder = os.path.join(project, PENDING_FOLDER)
     if not os.path.isdir(folder):
         return []
     changes = []
     for entry in list_folder(folder):
-        if entry.name.startswith(".") or not entry.name.endswith(".json"):
+        if not _is_pending_name(entry.name):
             continue
+        name = f"{PENDING_FOLDER}/{entry.name}"
+        hint = f"Delete it, and record again: rm {name}"
         try:
             changes.append(read_pending(read_file(entry.path, follow_links=False)))
+        except NotJSON as exc:
+            place, message = f"line {exc.line} column {exc.column}", f"{name} is not JSON: {exc.reason}"
+            raise InvalidFile((Finding(name, place, PENDING_FORMAT_RULE, message, hint),)) from None
         except InvalidFile as exc:
-            name = f"{PENDING_FOLDER}/{entry.name}"
-            raise InvalidFile(tuple(finding._replace(file=name) for finding in exc.findings)) from None
+            raise InvalidFile(tuple(finding._replace(file=name, hint=hint) for finding in exc.findings)) from None
     return changes
+
+
+def first_approval_hint(project: str) -> str:
+    """What to do in a project without an approved call: approve what is pending, or record.
+
+    The pending changes are counted, not read: a damaged one is reported by the command that the hint names.
+    """
+    folder = os.path.join(project, PENDING_FOLDER)
+    is_pending = os.path.isdir(folder) and any(_is_pending_name(entry.name) for entry in list_folder(folder))
+    return APPROVE_FIRST_HINT if is_pending else RECORD_FIRST_HINT
+
+
+def _is_pending_name(name: str) -> bool:
+    return name.endswith(".json") and not name.startswith(".")
 
 
 def save_pending(project: str, changes: Iterable[PendingChange], replaced: Sequence[str]) -> None:

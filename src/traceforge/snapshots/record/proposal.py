@@ -182,7 +182,7 @@ def _find_group(candidate: Candidate, same_request: Sequence[_CallGroup]) -> _Ca
     for group in same_request:
         if not compare(group.first.call, candidate.call).answer_changes:
             return group
-    if same_request and candidate.gate == BEHAVIOUR_GATE and not candidate.is_error:
+    if same_request and candidate.gate == BEHAVIOUR_GATE and not candidate.has_failed:
         group = same_request[0]
         group.answers += 1
         return group

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -96,6 +97,11 @@ class RecordRun:
         return not (self.live or self.adopted or self.unmatched or self.snapshots.player.played_count)
 
     @property
+    def deviations(self) -> list[UnmatchedRequest]:
+        """Calls that are approved, and for whose answer the application waited or read on as it did not before."""
+        return [request for request in self.snapshots.player.unmatched if request.needs_fresh]
+
+    @property
     def lost(self) -> int:
         """Calls that a process began and did not report to their end."""
         return self.run.lost + self.run.unfinished if self.run is not None else 0
@@ -122,9 +128,8 @@ def run_record(
     `replace_old`: calls of snapshots of an older version are recorded again, and get their ids.
     """
     scope = redacted_scope(loaded, command)
-    snapshots = open_snapshots(
-        loaded, fresh=fresh, scope=scope, is_recording=True, replace_old=replace_old, progress=progress
-    )
+    open_tree = partial(open_snapshots, loaded, scope=scope, is_recording=True, replace_old=replace_old)
+    snapshots = open_tree(fresh=fresh, progress=progress)
     has_new_key = snapshots.has_new_key
     if snapshots.tree_report.findings:
         return RecordRun(snapshots)
@@ -132,34 +137,42 @@ def run_record(
     live_run = _run_live(snapshots, command)
     broken_scopes = _find_broken_references(live_run.candidates, snapshots.player)
     if broken_scopes:
-        all_tests = all(map(is_test_scope, broken_scopes))
-        tests = f"{len(broken_scopes)} test{'s' if len(broken_scopes) > 1 else ''}" if all_tests else "the command"
-        notify(f"{tests} referred to a replayed answer that the provider does not know: running again, all live")
-        snapshots = open_snapshots(loaded, scope=scope, is_recording=True, replace_old=replace_old)
-        snapshots.player.fresh_scopes = broken_scopes
-        live_run = _run_live(snapshots, command)
-    recorded_scopes = _describe_run(snapshots, live_run.run)
-    repeats = [
-        _repeat_live(loaded, command, scope, snapshots, fresh=fresh, replace_old=replace_old) for _ in range(runs - 1)
-    ]
-    variances = measure_variance([run.candidates for run in (live_run, *repeats)]) if repeats else []
-    candidates = list(refuse_varying_calls(live_run.candidates, variances))
+        notify(_describe_rerun(broken_scopes))
+        snapshots = open_tree()
+        live_run = _run_live(snapshots, command, broken_scopes)
+    repeats = [_run_live(open_tree(fresh=fresh), command, broken_scopes) for _ in range(runs - 1)]
+    record_run = _file_live_run(snapshots, live_run, repeats, old_snapshots)
+    record_run.has_new_key = has_new_key
+    return record_run
+
+
+def _describe_rerun(broken_scopes: Collection[str]) -> str:
+    all_tests = all(map(is_test_scope, broken_scopes))
+    tests = f"{len(broken_scopes)} test{'s' if len(broken_scopes) > 1 else ''}" if all_tests else "the command"
+    return f"{tests} referred to a replayed answer that the provider does not know: running again, all live"
+
+
+def _file_live_run(
+    snapshots: ProjectSnapshots, first: _LiveRun, repeats: Sequence[_LiveRun], old_snapshots: Sequence[OldSnapshot]
+) -> RecordRun:
+    """File the calls of the first run; those whose answers varied in `repeats` are filed as refused."""
+    recorded_scopes = _describe_run(snapshots, first.run)
+    variances = measure_variance([run.candidates for run in (first, *repeats)]) if repeats else []
+    candidates = list(refuse_varying_calls(first.candidates, variances))
     proposal = file_changes(snapshots, candidates, recorded_scopes, old_snapshots)
+    models, scopes = snapshots.loaded.config.models, recorded_scopes.outcomes.keys()
     return RecordRun(
         snapshots,
-        live_run.run,
+        first.run,
         proposal.changes,
-        len(live_run.candidates),
-        proposal.unchanged,
-        live_run.unread,
-        list_proposals(
-            proposal.changes, snapshots.approved_calls, loaded.config.models, recorded_scopes.outcomes.keys()
-        ),
-        has_new_key,
-        old_snapshots,
-        variances,
-        runs,
-        sum(run.run.exit_code != 0 for run in repeats),
+        live=len(first.candidates),
+        unchanged=proposal.unchanged,
+        unread=first.unread,
+        proposals=list_proposals(proposal.changes, snapshots.approved_calls, models, scopes),
+        old_snapshots=old_snapshots,
+        variances=variances,
+        run_count=1 + len(repeats),
+        failed_repeats=sum(run.run.exit_code != 0 for run in repeats),
     )
 
 
@@ -197,21 +210,6 @@ def adopt_answers(
     )
 
 
-def _repeat_live(
-    loaded: LoadedConfig,
-    command: Sequence[str],
-    scope: str,
-    first: ProjectSnapshots,
-    *,
-    fresh: bool,
-    replace_old: bool,
-) -> _LiveRun:
-    """Run the command once more, with the same calls live as in the first run."""
-    snapshots = open_snapshots(loaded, fresh=fresh, scope=scope, is_recording=True, replace_old=replace_old)
-    snapshots.player.fresh_scopes = first.player.fresh_scopes
-    return _run_live(snapshots, command)
-
-
 def _describe_run(snapshots: ProjectSnapshots, run: CommandRun) -> RecordedScopes:
     player = snapshots.player
     suite = run.suite.rename_scopes(player.name_scope)
@@ -234,8 +232,12 @@ class _LiveRun(NamedTuple):
     unread: int
 
 
-def _run_live(snapshots: ProjectSnapshots, command: Sequence[str]) -> _LiveRun:
+def _run_live(
+    snapshots: ProjectSnapshots, command: Sequence[str], fresh_scopes: frozenset[str] = frozenset()
+) -> _LiveRun:
+    """Run the command with its unapproved calls live, and all calls of `fresh_scopes`."""
     loaded = snapshots.loaded
+    snapshots.player.fresh_scopes = fresh_scopes
     recorder = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     replay = ReplayResponder(snapshots.player, allow_upstream=True)
     run = run_command(command, loaded, recorder, with_proxy=True, replay=replay)

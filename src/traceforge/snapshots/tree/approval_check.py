@@ -80,8 +80,10 @@ def check_approvals(
     for file in [f"{tree_layout.APPROVALS_DIR}/{name}" for name in names]:
         try:
             findings += _read_approval(root, file, approvals)
-        except (CannotRead, NotJSON) as exc:
+        except CannotRead as exc:
             findings.append(exc.finding(file))
+        except NotJSON as exc:
+            findings.append(tree_layout.not_json_finding(root, file, exc))
         except Exception as exc:  # noqa: BLE001 (becomes a finding: unchecked, never valid)
             findings.append(internal_error_finding(file, exc))
     is_complete = not findings  # With an unreadable approval, a missing one cannot be told apart.

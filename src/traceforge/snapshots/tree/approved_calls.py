@@ -116,9 +116,7 @@ class ApprovedCall(NamedTuple):
     def can_repeat(self) -> bool:
         """Whether it answers any number of times."""
         raw = self.raw_response
-        return self.gate == BEHAVIOUR_GATE or (
-            raw is not None and (raw.status >= 400 or raw.method == POLLING_METHOD)
-        )
+        return self.gate == BEHAVIOUR_GATE or (raw is not None and (raw.is_failure or raw.method == POLLING_METHOD))
 
     @property
     def model(self) -> str:
@@ -170,7 +168,7 @@ def list_approved_calls(content: TreeContent, policy: ModelPolicy) -> list[Appro
     raw_responses = dict(content.raw_responses)
     for provider, file, records in content.documents:
         for record in records:
-            gate = find_gate(cast("JSONObject", record["request"]), provider, policy)
+            gate = find_gate(record, provider, policy)
             name, digest = str(record["id"]), Digest(str(record["hash"]))
             _, raw = raw_responses.pop(name, (None, None))
             calls.append(ApprovedCall(name, provider, file, digest, record, raw, gate))
@@ -323,4 +321,5 @@ def make_recorded_response(raw: RawResponse) -> RecordedResponse:
         max(0, len(raw.redactions("response")) - len(echoes)),
         cut=raw.is_left_early,
         left_early=raw.is_left_early,
+        cancellation=raw.cancellation,
     )

@@ -27,7 +27,7 @@ from traceforge.config import (
     parse_config,
 )
 from traceforge.errors import BaseUnavailable, CannotRead, InvalidConfig, NotFound, NotJSON
-from traceforge.files import read_file
+from traceforge.files import read_file, walk_folders
 from traceforge.findings import Finding, printable_name
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import StoredApproval, load_approvals
@@ -128,7 +128,7 @@ def has_tree_of_base(project: str) -> bool:
             blobs = list_tree_blobs(project, f"{base.commit}:./{SNAPSHOTS_DIR}")
     except BaseUnavailable:
         return False
-    paths = [os.path.join(folder, name) for folder, folders, names in os.walk(root) for name in names]
+    paths = [os.path.join(folder, name) for folder, folders, names in walk_folders(root) for name in names]
     files = {os.path.relpath(path, root).replace(os.sep, "/"): path for path in paths}
     return files.keys() == blobs.keys() and all(_has_blob(files[name], blob) for name, blob in blobs.items())
 

@@ -85,7 +85,7 @@ def find_count_rule(call: ApprovedCall, scope: str, config: Config) -> CountRule
         if model_rule.calls == rule or names_test(patterns, scope):
             return rule
     raw = call.raw_response
-    if raw is not None and raw.status >= 400:
+    if raw is not None and raw.is_failure:
         return CountRule.ONCE
     return CountRule.MAY_REPEAT if raw is not None and raw.method == POLLING_METHOD else CountRule.EXACT
 

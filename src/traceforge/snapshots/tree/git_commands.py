@@ -1,10 +1,12 @@
 """Git commands: settings of the user, and what a repository says about itself.
 
-In: a folder. Out: the output of `git` there. Never: runs a hook, or reaches a network, except for `fetch_commits`.
+In: a folder. Out: the output of `git` there. Never: runs a hook, or reaches a network; `fetch_commits` reaches the
+remote.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 
@@ -13,6 +15,10 @@ from traceforge.build_environment import build_environment
 # The user's own git. A folder of a checkout that looks like a repository without a work tree is none: whoever wrote
 # the pull request has chosen its objects, and its settings, which may name programs to run.
 GIT = ("git", "-c", "safe.bareRepository=explicit")
+# A fetch runs hooks (`reference-transaction`), which `core.hooksPath` may take from the checkout, and asks the hosts
+# of submodules, which a checkout names.
+QUIET_FETCH = ("-c", f"core.hooksPath={os.devnull}")
+FROM_ORIGIN = ("--no-recurse-submodules", "--no-auto-maintenance")
 SECONDS_MAX = 60.0  # Git reads from the disk; if it hangs, it waits for something that will not come.
 
 
@@ -68,7 +74,7 @@ def fetch_commits(folder: str, arguments: Sequence[str]) -> None:
         GitUnavailable: Git cannot be run, or cannot fetch.
     """
     try:
-        completed = subprocess.run([*GIT, "-C", folder, "fetch", *arguments], check=False)  # noqa: S603
+        completed = subprocess.run([*GIT, *QUIET_FETCH, "-C", folder, "fetch", *FROM_ORIGIN, *arguments], check=False)  # noqa: S603
     except OSError:
         raise GitUnavailable("git cannot be run") from None
     if completed.returncode:

@@ -10,6 +10,7 @@ import os
 
 from traceforge.files import STATE_DIR
 
+RECORD_FIRST_HINT = "Record and approve first: traceforge record -- COMMAND"
 JOURNAL_NAME = "approve.journal"  # in the state folder, which is never committed
 
 

@@ -6,8 +6,9 @@ can bring a `pyvenv.cfg` that makes pytest take any folder for a virtual environ
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+
+from traceforge.files import walk_folders
 
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 
@@ -19,6 +20,6 @@ def may_have_tests(name: str) -> bool:
 
 def list_subfolders(top: str) -> Iterator[str]:
     """A folder and all below it that may have tests."""
-    for folder, names, _ in os.walk(top):
+    for folder, names, _ in walk_folders(top):
         names[:] = filter(may_have_tests, names)
         yield folder

@@ -53,8 +53,7 @@ class ListedSnapshot(NamedTuple):
 
     def gate(self, policy: ModelPolicy) -> str:
         """The gate: `behaviour` (prompt and answer), or `request` (prompt only)."""
-        request = self.record["request"] if self.record is not None else None
-        return find_gate(request, self.provider, policy) if isinstance(request, dict) else REQUEST_GATE
+        return find_gate(self.record, self.provider, policy) if self.record is not None else REQUEST_GATE
 
     @property
     def gate_reason(self) -> str:
@@ -104,7 +103,7 @@ def load_snapshot(root: str, name: str) -> ListedSnapshot:
     snapshot = snapshots[name]
     response = snapshot.record.get("response") if snapshot.record is not None else None
     if isinstance(response, dict) and "wire" in response:
-        return snapshot._replace(raw_response=_read_raw_response(root, f"{tree_layout.WIRE_DIR}/{name}.json")[0])
+        return snapshot._replace(raw_response=_read_raw_response(root, tree_layout.raw_response_file(name))[0])
     return snapshot
 
 
@@ -172,6 +171,7 @@ def snapshot_full_json(snapshot: ListedSnapshot, policy: ModelPolicy) -> JSONObj
             "headers": [list(pair) for pair in raw.request_headers],
             "body": raw.request_body,
             "status": raw.status,
+            "cancelled": None if raw.cancellation is None else raw.cancellation.cause.value,
             "response_headers": [list(pair) for pair in raw.response_headers],
             "chunks": len(raw.chunks),
             "text": b"".join(chunk.data for chunk in raw.chunks).decode(errors="replace"),

@@ -10,7 +10,7 @@ responses without a record, against the approvals. `tree_layout` defines which f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -153,30 +153,24 @@ def verify_tree(
     if not raw_ids and not documents.raw_response_ids and not os.path.lexists(f"{root}/{tree_layout.APPROVALS_DIR}"):
         records, gated = len(documents.entries), documents.request_gated
         return TreeReport(records, gated, tuple(sorted(findings)), stored=stored, adopted=documents.adopted)
-    adopted = documents.adopted
     for name in raw_ids:
-        file = f"{tree_layout.WIRE_DIR}/{name}.json"
-        if name not in stored:
-            digest, raw, raw_findings = _check_raw_only(root, file, policy, content)
-            findings += raw_findings
-            adopted += raw is not None and raw.adopted_from is not None
-            stored[name] = tree_layout.StoredSnapshot(file, digest, must_be_approved=True)
-        elif name not in documents.raw_response_ids:
-            findings.append(
-                Finding(file, "", RAW_REFERENCE_RULE, "the record of this id names no raw response", RESTORE_HINT)
-            )
+        if name in stored and name not in documents.raw_response_ids:
+            file, message = tree_layout.raw_response_file(name), "the record of this id names no raw response"
+            findings.append(Finding(file, "", RAW_REFERENCE_RULE, message, RESTORE_HINT))
+    raw_only = _check_raw_only(root, [name for name in raw_ids if name not in stored], policy, content)
+    findings += raw_only.findings
+    stored |= raw_only.stored
     approvals = check_approvals(root, stored, documents.unknown_ids, require_signed=require_signed)
-    wire_only = len(stored) - len({entry.id for entry in documents.entries})
     return TreeReport(
         len(documents.entries),
-        documents.request_gated + wire_only,
+        documents.request_gated + len(raw_only.stored),
         tuple(sorted([*findings, *approvals.findings])),
-        wire_only,
+        len(raw_only.stored),
         approvals.approvals,
         stored,
         approvals.settings,
         approvals.unattributed,
-        adopted,
+        documents.adopted + raw_only.adopted,
     )
 
 
@@ -234,8 +228,10 @@ def check_document_file(task: DocumentTask) -> DocumentResult:
     """Check one document. A bug in the check becomes a finding, so that other documents are still checked."""
     try:
         return _check_file(task)
-    except (CannotRead, NotJSON) as exc:
+    except CannotRead as exc:
         return DocumentResult([], [exc.finding(task.file)], is_complete=False)
+    except NotJSON as exc:
+        return DocumentResult([], [tree_layout.not_json_finding(task.root, task.file, exc)], is_complete=False)
     except Exception as exc:  # noqa: BLE001 (becomes a finding: unchecked, never valid)
         return DocumentResult([], [internal_error_finding(task.file, exc)], is_complete=False)
 
@@ -269,7 +265,7 @@ def _check_file(task: DocumentTask) -> DocumentResult:
     all_findings = findings + check_document(value, task.file, owned=task.content is None)
     if task.content is not None:
         task.content.documents.append((task.provider, task.file, records))
-    adopted = sum(_is_adopted(record) for record in records)
+    adopted = sum(map(determinism_policy.is_adopted_record, records))
     return DocumentResult(entries, all_findings, request_gated, raw_response_ids, is_complete, adopted=adopted)
 
 
@@ -300,16 +296,10 @@ def _names_raw_response(record: dict[str, Any]) -> bool:
     return isinstance(response, dict) and "wire" in response and isinstance(record.get("id"), str)
 
 
-def _is_adopted(record: dict[str, Any]) -> bool:
-    response = record.get("response")
-    return isinstance(response, dict) and "adopted_from" in response
-
-
 def _is_request_gated(record: dict[str, Any], task: DocumentTask) -> bool:
-    request = record.get("request")
     return (
-        isinstance(request, dict)
-        and determinism_policy.find_gate(request, task.provider, task.policy) == determinism_policy.REQUEST_GATE
+        isinstance(record.get("request"), dict)
+        and determinism_policy.find_gate(record, task.provider, task.policy) == determinism_policy.REQUEST_GATE
     )
 
 
@@ -353,7 +343,7 @@ def _check_agreement(
     task: DocumentTask, record_path: str, record: dict[str, Any], file: str, data: bytes, digest: Digest
 ) -> Iterable[Finding]:
     """Decode the raw response again: its answer must equal the answer in the record, which was reviewed."""
-    raw, findings = _parse_raw_response(file, data)
+    raw, findings = _parse_raw_response(task.root, file, data)
     yield from findings
     if raw is None:
         return
@@ -365,11 +355,11 @@ def _check_agreement(
             yield Finding(task.file, at, RAW_RESPONSE_RULE, problem.message, RESTORE_HINT)
 
 
-def _parse_raw_response(file: str, data: bytes) -> tuple[RawResponse | None, list[Finding]]:
+def _parse_raw_response(root: str, file: str, data: bytes) -> tuple[RawResponse | None, list[Finding]]:
     try:
         return read_raw_response(data), []
     except NotJSON as exc:
-        return None, [exc.finding(file)]
+        return None, [tree_layout.not_json_finding(root, file, exc)]
     except InvalidFile as exc:
         return None, [finding._replace(file=file) for finding in exc.findings]
 
@@ -387,15 +377,38 @@ def _list_raw_responses(root: str, findings: list[Finding]) -> list[str]:
     return names
 
 
+class _RawOnlyReport(NamedTuple):
+    """Raw responses without a record: the snapshots that they are, how many are adopted, and the findings."""
+
+    stored: dict[str, tree_layout.StoredSnapshot]
+    adopted: int
+    findings: list[Finding]
+
+
 def _check_raw_only(
+    root: str, names: Sequence[str], policy: determinism_policy.ModelPolicy, content: TreeContent | None
+) -> _RawOnlyReport:
+    """Check the raw responses without a record: only a call that a record cannot hold may lack one."""
+    stored: dict[str, tree_layout.StoredSnapshot] = {}
+    findings: list[Finding] = []
+    adopted = 0
+    for name in names:
+        file = tree_layout.raw_response_file(name)
+        digest, raw, file_findings = _check_raw_only_file(root, file, policy, content)
+        findings += file_findings
+        adopted += raw is not None and raw.adopted_from is not None
+        stored[name] = tree_layout.StoredSnapshot(file, digest, must_be_approved=True)
+    return _RawOnlyReport(stored, adopted, findings)
+
+
+def _check_raw_only_file(
     root: str, file: str, policy: determinism_policy.ModelPolicy, content: TreeContent | None
 ) -> tuple[str, RawResponse | None, list[Finding]]:
-    """Check a raw response without a record: only a call that a record cannot hold may lack one."""
     try:
         data = read_file(f"{root}/{file}", follow_links=False)
     except CannotRead as exc:
         return "", None, [exc.finding(file)]
-    raw, findings = _parse_raw_response(file, data)
+    raw, findings = _parse_raw_response(root, file, data)
     digest = digest_bytes(data)
     if raw is not None:
         if content is not None:

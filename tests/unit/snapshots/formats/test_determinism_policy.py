@@ -90,17 +90,20 @@ def test_a_model_gated_on_its_request_needs_no_deterministic_settings() -> None:
 )
 def test_a_pattern_names_whole_models_in_their_own_case(model: str, gate: str) -> None:
     """As file patterns do, but never as substrings and never ignoring case."""
-    assert gate == find_gate({**FIXED, "model": model}, "openai", ModelPolicy(GATED_ON_REQUEST))
+    assert gate == find_gate({"request": {**FIXED, "model": model}}, "openai", ModelPolicy(GATED_ON_REQUEST))
 
 
 def test_the_first_pattern_that_matches_decides() -> None:
     """In the order in which the configuration lists them."""
     models = {"gpt-4o": ModelRule(), "gpt-*": ModelRule(gate="request")}
-    gates = [find_gate({**FIXED, "model": model}, "openai", ModelPolicy(models)) for model in ("gpt-4o", "gpt-4")]
+    gates = [
+        find_gate({"request": {**FIXED, "model": model}}, "openai", ModelPolicy(models))
+        for model in ("gpt-4o", "gpt-4")
+    ]
     swapped = ModelPolicy(dict(reversed(models.items())))
 
     assert ["behaviour", "request"] == gates
-    assert "request" == find_gate({**FIXED, "model": "gpt-4o"}, "openai", swapped)
+    assert "request" == find_gate({"request": {**FIXED, "model": "gpt-4o"}}, "openai", swapped)
 
 
 @pytest.mark.parametrize(
@@ -127,17 +130,27 @@ def test_a_project_can_force_either_gate(gate: Any, sent: dict[str, Any]) -> Non
     policy = ModelPolicy({"gpt-*": ModelRule(gate=gate)})
 
     assert (gate, "set for this model in the configuration") == choose_gate(sent, policy, has_seed=True)
-    assert gate == find_gate({**sent, "gate": "request"}, "openai", policy)
-    assert gate == find_gate({**sent, "gate": "behaviour"}, "openai", policy)
+    assert gate == find_gate({"request": {**sent, "gate": "request"}}, "openai", policy)
+    assert gate == find_gate({"request": {**sent, "gate": "behaviour"}}, "openai", policy)
 
 
 def test_a_record_states_its_gate() -> None:
     """One that states none, as earlier records, has the gate that follows from its request."""
-    assert "request" == find_gate({**FIXED, "gate": "request"}, "openai", ModelPolicy())
-    assert "behaviour" == find_gate({"model": "m", "gate": "behaviour"}, "openai", ModelPolicy())
-    assert "behaviour" == find_gate(FIXED, "openai", ModelPolicy())
-    assert "request" == find_gate({"model": "m", "temperature": 0}, "openai", ModelPolicy())
-    assert "behaviour" == find_gate({"model": "m", "temperature": 0}, "anthropic", ModelPolicy())
+    assert "request" == find_gate({"request": {**FIXED, "gate": "request"}}, "openai", ModelPolicy())
+    assert "behaviour" == find_gate({"request": {"model": "m", "gate": "behaviour"}}, "openai", ModelPolicy())
+    assert "behaviour" == find_gate({"request": FIXED}, "openai", ModelPolicy())
+    assert "request" == find_gate({"request": {"model": "m", "temperature": 0}}, "openai", ModelPolicy())
+    assert "behaviour" == find_gate({"request": {"model": "m", "temperature": 0}}, "anthropic", ModelPolicy())
+
+
+def test_an_adopted_answer_is_never_checked() -> None:
+    """`adopted_from` decides, whatever gate the project forces; the text of the reason alone changes nothing."""
+    forced = ModelPolicy({"gpt-*": ModelRule(gate="behaviour")})
+    request = {**FIXED, "gate": "request", "gate_reason": ADOPTED_REASON}
+    adopted = {"request": FIXED, "response": {"adopted_from": "sha256:" + "0" * 64}}
+
+    assert "request" == find_gate(adopted, "openai", forced)
+    assert "behaviour" == find_gate({"request": request, "response": {}}, "openai", forced)
 
 
 @pytest.mark.parametrize("request_", [{}, {"temperature": 0.7}, {"declared": ["temperature", "max_tokens"]}])

@@ -15,6 +15,7 @@ from support.corpus_traffic import _ADDRESSES, interactions
 from traceforge.canon import parse_json
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.exchange import Chunk
+from traceforge.replay.recorded_response import CancelCause, Cancellation
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import (
     RawResponse,
@@ -116,6 +117,30 @@ def test_a_broken_raw_response_is_refused_with_the_place(change: Any, path: str)
     assert [("SN9", path)] == [(finding.rule, finding.path) for finding in check_raw_response(value)]
     with pytest.raises(InvalidFile):
         read_raw_response(json.dumps(value).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"status": 200}, "$.response.status"),
+        ({"headers": [["a", "b"]]}, "$.response.headers"),
+        ({"t_ms": [1], "chunks": ["{}"]}, "$.response.chunks"),
+        ({"left_early": True}, "$.response.left_early"),
+        ({"cancelled": {"cause": "boredom", "after_ms": 1}}, "$.response.cancelled.cause"),
+        ({"cancelled": {"cause": "timeout", "after_ms": -1}}, "$.response.cancelled.after_ms"),
+        ({"cancelled": {"cause": "application", "after_ms": 1e308}}, "$.response.cancelled.after_ms"),
+    ],
+)
+def test_a_cancelled_call_has_nothing_of_a_response(change: dict[str, Any], path: str) -> None:
+    """Or a reviewer would read one thing, and a test would get another."""
+    cancelled = wire()._replace(
+        status=0, response_headers=(), chunks=(), cancellation=Cancellation(CancelCause.APPLICATION, 300.0)
+    )
+    value: Any = parse_json(write_raw_response(cancelled))
+
+    assert [] == check_raw_response(value)
+    value["response"].update(change)
+    assert [("SN9", path)] == [(finding.rule, finding.path) for finding in check_raw_response(value)]
 
 
 def test_data_that_is_not_json_is_refused() -> None:

@@ -78,6 +78,24 @@ def test_one_edit_in_many_calls_is_one_finding() -> None:
     assert ["t0", "t1", "t2"] == list_failed_tests(findings)
 
 
+@pytest.mark.parametrize(
+    ("needs_fresh", "advice", "can_record"), [(True, "with --fresh", True), (False, "does not help", False)]
+)
+def test_a_refused_call_is_advised_to_record_only_where_it_helps(
+    needs_fresh: bool, advice: str, can_record: bool
+) -> None:
+    """An application that waits on for an approved call needs a fresh recording; a failed lookup needs none."""
+    approved = approved_calls(make_call("Name a soup.", scope="t"))
+    player = Player(KEYS, Library(build_recordings(approved, KEYS)))
+    player.count_unmatched("it was refused", needs_fresh=needs_fresh)
+
+    (finding,) = find_unapproved_requests(player.unmatched, approved, player.use_counts)
+
+    assert "it was refused" == finding.finding.message
+    assert advice in finding.finding.hint
+    assert (needs_fresh, can_record) == (finding.needs_fresh, finding.can_record)
+
+
 def test_a_call_that_is_tried_again_is_counted_once() -> None:
     """A framework tries again what no SDK would; another test that asks the same is another call."""
     approved = approved_calls(make_call("Name a soup.", scope="t"), make_call("Name a soup.", number=1, scope="u"))

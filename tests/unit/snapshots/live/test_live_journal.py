@@ -101,8 +101,8 @@ def test_a_last_line_cut_by_a_crash_is_dropped_and_any_other_is_an_error(tmp_pat
 def test_two_do_not_make_the_same_check(tmp_path: Path, plan: LivePlan) -> None:
     """The second process is refused; only the user can read the file."""
     with LiveJournal(str(tmp_path), plan) as journal:
-        with pytest.raises(PathInUse):
-            LiveJournal(str(tmp_path), plan)
+        with pytest.raises(PathInUse), LiveJournal(str(tmp_path), plan):
+            pass
         journal.add(answer(plan, 1))
         (name,) = files(tmp_path)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,15 +141,15 @@ def test_addresses_that_get_no_key_are_named() -> None:
     assert [] == list_cleartext_hosts(planned(approved()).calls)
 
 
-def test_calls_are_selected_by_the_beginning_of_their_ids() -> None:
+def test_calls_are_selected_by_the_beginning_of_their_ids(tmp_path: Path) -> None:
     """Without names, all of them; where nothing is approved, the error says how to begin."""
     call = approved()
 
-    assert [call] == list(select_calls([call], [])) == list(select_calls([call], [call.id[:6]]))
+    assert [call] == list(select_calls("", [call], [])) == list(select_calls("", [call], [call.id[:6]]))
     with pytest.raises(NotFound, match="there is no snapshot zzz"):
-        select_calls([call], ["zzz"])
+        select_calls("", [call], ["zzz"])
     with pytest.raises(NotFound, match=r"there are no snapshots in \.ai-snapshots") as caught:
-        select_calls([], [])
+        select_calls(os.fspath(tmp_path), [], [])
     assert "traceforge record" in caught.value.hint
 
 

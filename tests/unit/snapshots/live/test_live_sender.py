@@ -64,6 +64,19 @@ def test_the_retry_delay_is_read_from_the_provider(
         assert seconds == retry_after(headers)
 
 
+def test_an_answer_without_an_end_is_cut_and_not_asked_for_again(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would fill the memory."""
+    monkeypatch.setattr(live_sender, "RESPONSE_BYTES_MAX", 1000)
+    provider.respond_with(ScriptedResponse([b"x" * 800] * 5, chunked=True))
+
+    result = sent(provider)
+
+    assert (1, CallOutcome.CUT) == (result.attempts, result.exchange.outcome)
+    assert "more than 1,000 bytes came" == result.exchange.error
+
+
 def test_the_exchange_holds_request_and_answer_unchanged(provider: Upstream) -> None:
     """The body, its headers and its pieces; the request has the key and asks for no compression."""
     provider.respond_with(ScriptedResponse([b'{"a":', b"1}"], chunked=True))

@@ -113,6 +113,23 @@ def test_json_has_everything(approved: ApprovedCall) -> None:
     assert [{"run": 99, "message": "no"}] == report["failed"]
 
 
+@pytest.mark.parametrize(
+    ("texts", "rate"),
+    [
+        # Runs that gave the approved answer, runs with an answer, and the limits of Clopper and Pearson (scipy).
+        (["no"] * 10, (0, 10, 0.0, 0.258866)),
+        ([APPROVED_TEXT] * 5 + ["no", "maybe", "no", "no", "no"], (5, 10, 0.222441, 0.777559)),
+        ([APPROVED_TEXT] * 10, (10, 10, 0.741134, 1.0)),
+        ([], (0, 0, 0.0, 1.0)),
+    ],
+)
+def test_the_rate_of_the_approved_answer(approved: ApprovedCall, texts: list[str], rate: tuple[float, ...]) -> None:
+    """JSON says how often the approved answer came, and which true rates fit; failed runs do not count."""
+    report = checked_json(judged(approved, *texts, failed=2), strict=False)
+
+    assert rate == pytest.approx(tuple(report["rate"].values()), abs=1e-6)
+
+
 def test_the_exit_code_names_a_failure_before_what_was_not_checked(approved: ApprovedCall) -> None:
     """0 where every answer is the approved one."""
     same, changed = judged(approved, APPROVED_TEXT), judged(approved, "no")

@@ -34,6 +34,15 @@ def test_a_varying_answer_that_is_gated_is_refused() -> None:
     assert all(reason.hint for reason in refused.reasons)
 
 
+def test_the_rate_is_how_often_the_answer_of_the_first_run_came_again() -> None:
+    """The first run is the one that is filed; it does not count, because it gave its own answer for certain."""
+    runs = [_run("rare"), _run("often"), _run("often"), _run("rare"), _run("often")]
+    (variance,) = measure_variance(runs)
+
+    assert {"runs": 4, "same": 1} == {name: variance.to_json()["repeated"][name] for name in ("runs", "same")}
+    assert 2 == variance.different
+
+
 def test_where_only_the_prompt_is_gated_variance_is_reported_alone() -> None:
     """The call stays approvable."""
     runs = [_run("yes", seed=None), _run("no", seed=None)]

@@ -62,6 +62,20 @@ def test_an_ignored_place_is_no_row_of_a_diff() -> None:
         assert ignored not in text, text
 
 
+def test_an_ignored_prompt_is_not_called_the_same_prompt() -> None:
+    """A pull request may bring the setting that ignores it: who reviews the change must know that there is one."""
+    approved = approve_change(_pending(_conversation("call_1")))
+
+    changed, same = (
+        "\n".join(diff_lines(_pending(_conversation(call_id)), approved, VOLATILE, colour=False, full=True))
+        for call_id in ("other_2", "call_1")
+    )
+
+    assert "differ, but only in what is not compared" in changed
+    assert "same prompt" not in changed
+    assert "same prompt" in same
+
+
 def test_a_redacted_part_that_differs_is_said() -> None:
     ann, bob = (make_call(f"Write to {name}@corp-example.org.") for name in ("ann", "bob"))
     (before,), (after,) = (propose(call, match_key=b"key").changes for call in (ann, bob))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from support.changed_trees import (
     list_tree_rules,
     rebuild_manifest,
 )
+from support.gate_variants import git
 from support.sample_files import raw_response_of, snapshot_body, write_approval_file, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.config import ModelRule
@@ -388,6 +390,21 @@ def test_an_unreadable_file_is_one_finding_and_others_are_checked(
     rule = "PARSE" if kind == "not JSON" else "IO"
 
     assert {(file, "", rule), (THIRD, "$.snapshots[0].hash", "SN3")} == set(list_tree_rules(root))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1,"])
+def test_the_hint_for_a_broken_file_restores_it(root: Path, text: str) -> None:
+    """The command in the hint is run as it is; the tree is valid afterwards."""
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    (root / SECOND).write_text(text)
+
+    (finding,) = find_tree_findings(root)
+    command = finding.hint.removeprefix("Restore it from Git: ").partition(";")[0]
+    git(root, *shlex.split(command)[1:])
+
+    assert ("PARSE", f"git checkout -- {root / SECOND}") == (finding.rule, command)
+    assert () == find_tree_findings(root)
 
 
 def test_a_provider_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:

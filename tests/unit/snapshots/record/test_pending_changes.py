@@ -1,0 +1,23 @@
+"""Files of pending changes that are damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from traceforge.errors import InvalidFile
+from traceforge.snapshots.record.pending_changes import PENDING_FOLDER, load_pending
+
+
+@pytest.mark.parametrize("content", ["{broken", "{}"])
+def test_a_damaged_pending_change_is_named_and_is_to_be_deleted(tmp_path: Path, content: str) -> None:
+    """It is in no commit that could restore it, and `record` reads it too."""
+    folder = tmp_path / PENDING_FOLDER
+    folder.mkdir(parents=True)
+    (folder / "ask-1.json").write_text(content)
+
+    with pytest.raises(InvalidFile) as caught:
+        load_pending(str(tmp_path))
+
+    assert f"Delete it, and record again: rm {PENDING_FOLDER}/ask-1.json" == caught.value.hint
