@@ -88,14 +88,14 @@ test: setup node strace chromium check ## Everything that must be green before a
 	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not slow and not soak and not model"
 
 test-all: setup node strace chromium shells check ## Every guarantee, in at most an hour: before a release, and before a part is done
-	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not soak and not model"
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -o faulthandler_timeout=1800 -m "not soak and not model"
 
 soak: setup node strace chromium ## Fuzzers, and load that lasts: hours
 	@echo "make soak SEED=$(SEED) repeats this run"
-	@SEED=$(SEED) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "soak or fuzz"
+	@SEED=$(SEED) $(BIN)/python -m pytest -q -n 2 --dist worksteal -o faulthandler_timeout=0 -m "soak or fuzz"
 
 test-model: setup $(MODEL_READY) ## A real model: compile llama.cpp, then record, approve, test and check it live
-	@$(BIN)/python -m pytest -q -m model tests/model
+	@$(BIN)/python -m pytest -q -o faulthandler_timeout=0 -m model tests/model
 
 bench: setup node ## Measure against peers in the same run; prints ratios
 	@$(BIN)/python benchmarks/run.py
@@ -103,8 +103,9 @@ bench: setup node ## Measure against peers in the same run; prints ratios
 docs: setup ## Rewrite the generated parts of docs/ and the packaged schemas
 	@$(BIN)/python tools/generate.py
 
-pictures: setup ## Draw docs/images from real runs; look at them before you keep them
+pictures: setup chromium ## Draw docs/images from real runs; look at them before you keep them
 	@$(BIN)/python tools/pictures.py
+	@$(BIN)/python tools/web_pictures.py
 
 # Zensical has dependencies of its own, which no test and no user needs.
 $(SITE_READY): requirements/site.txt
@@ -123,8 +124,8 @@ dist: setup ## Build the wheel and the source archive into dist/
 
 lock: ## Pin every dependency with its hashes (needs uv)
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
-	  --custom-compile-command "make lock" --group dev --extra serve -o requirements/dev.txt pyproject.toml
-	@for one in apps litellm ray vcr cassetter cassette-projects escapes tox pytest7 blockbuster model-build packaging site; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
+	  --custom-compile-command "make lock" --group dev --extra serve --extra ui -o requirements/dev.txt pyproject.toml
+	@for one in apps litellm ray vcr cassetter recorders cassette-projects escapes tox pytest7 blockbuster model-build packaging site; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" -o requirements/$$one.txt requirements/$$one.in; done
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade --custom-compile-command "make lock" \
 	  --excludes requirements/model-without.txt -o requirements/model.txt requirements/model.in

@@ -15,8 +15,17 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from support.environment_check import (
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+    unchanged_environment,
+)
+
 if TYPE_CHECKING:
     from support.node import CanonicalOracle
+
+
+__all__ = ["pytest_runtest_setup", "pytest_runtest_teardown", "unchanged_environment"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,7 +17,9 @@ import reference_pages
 
 from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.chat.execution_trace import ExecutionTrace
+from traceforge.checks.formats.check_types import CHECK_FILE_TYPES, CaseFile, CaseTraces, CheckRequest
 from traceforge.context.model.context_snapshot import ContextSnapshot
+from traceforge.conversion import build_schemas
 from traceforge.modelio.recording_format import ModelIOSession
 from traceforge.packs.pack_format import LedgerEntry, PackRun
 from traceforge.schemas import NAMES
@@ -50,6 +52,19 @@ def schema_text(name: str) -> bytes:
         request["if"] = {"properties": {"max_tokens": {"const": 0}}, "required": ["max_tokens"]}
         listed = {"contains": {"const": "max_tokens"}}
         request["then"] = {"properties": {"declared": listed}, "required": ["declared"]}
+    return _with_head(name, schema)
+
+
+def check_schema_text() -> bytes:
+    """The JSON Schema of a check file: one check, or a list of them."""
+    shapes, components = build_schemas((*CHECK_FILE_TYPES, CheckRequest, CaseFile, CaseTraces), "#/$defs/{name}")
+    fields = components["Check"]["properties"]
+    _, _, fields["request"], *data_sets = shapes
+    fields["cases"]["anyOf"] = [{"type": "array", "minItems": 1, "items": {"type": "object"}}, *data_sets]
+    return _with_head("check", {"anyOf": list(shapes[:2]), "$defs": components})
+
+
+def _with_head(name: str, schema: dict[str, Any]) -> bytes:
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:traceforge:schema:{name}:1.0.0",
@@ -124,6 +139,7 @@ def files() -> dict[Path, bytes]:
     """Every generated file, with its content."""
     assert set(TYPES) == set(NAMES)
     generated = {ROOT / "src/traceforge/schemas" / f"{name}.json": schema_text(name) for name in NAMES}
+    generated[ROOT / "src/traceforge/schemas/check.json"] = check_schema_text()
     generated[ROOT / "src/traceforge/report/explanations.json"] = explanations()
     reference = ROOT / "docs" / "reference"
     generated |= {reference / name: text.encode() for name, text in reference_pages.cli_pages().items()}

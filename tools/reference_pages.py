@@ -19,6 +19,7 @@ import traceforge.errors
 import traceforge.modelio
 import traceforge.snapshots.tree.replay_context
 from traceforge.capture import inprocess
+from traceforge.checks.assertions import expectation
 from traceforge.cli.command_table import TOP
 from traceforge.cli.main import cli
 from traceforge.pytest_plugin import ReplayedCalls
@@ -96,6 +97,12 @@ def _sections() -> list[_Section]:
                 "traceforge.session": inprocess.session,
                 "traceforge.replay": traceforge.snapshots.tree.replay_context.replay,
             },
+        ),
+        _Section(
+            "Expect",
+            "Say what must hold for a response, in a test. See [check behaviour that may\n"
+            "vary](../how-to/check-behaviour.md).",
+            {"traceforge.expect": expectation.expect, "Expectation": expectation.Expectation},
         ),
         _Section(
             "pytest",

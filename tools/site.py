@@ -5,6 +5,9 @@ anything. A broken link, a broken anchor, a page that no menu has, or a resource
 An option or a name with hyphens stays on one line, because half of it cannot be read; a name with dots ends a line
 at one of them.
 
+Errors and rules stand on one page each, where a person can read all of them. On the site, every code and every rule
+has a page of its own too, so that it has an address to send and search leads to it alone.
+
 The pages are written for a Git host. A copy of them is changed for the site: the name of a file after a fence
 (` ```python file=app.py `) becomes its title, links to the pages in PAGES_OUTSIDE_DOCS follow them, and a Mermaid
 diagram, which a Git host draws and a site only with a script of another host, becomes a list.
@@ -30,6 +33,7 @@ PAGES_OUTSIDE_DOCS = {
     "changelog.d/README.md": "project/changelog-fragments.md",
     "examples/README.md": "project/examples.md",
 }
+CODE_LEVELS = {"errors": "##", "rules": "###"}  # pages of docs/reference, and the headings that are codes there
 REDIRECT = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={0}/"><a href="{0}/">{0}</a>\n'
 )
@@ -40,6 +44,7 @@ _CSS_RESOURCE = re.compile(r"(?:url\(|@import\s+)\s*[\"']?((?:https?:)?//[^\"')\
 _INLINE_CODE = re.compile(r"<code>([^<\n]+)</code>")  # A block of code has a line end, and tags for its colours.
 _WORD_WITH_HYPHEN = re.compile(r"(?<!\S)(?=\S{1,30}(?!\S))\S*-\S*")  # A longer one may not fit on a telephone.
 _DOTTED_NAME = re.compile(r'(?<=<span class="md-typeset">)\s*[\w.]+\.\w+\s*(?=</span>)')  # in the list of headings
+_ANCHOR = re.compile(r"(?<=\]\()#")
 _OTHER_HOST = re.compile(r"(?:https?:)?//")
 
 
@@ -96,6 +101,33 @@ def list_diagram(block: str) -> str:
         elif line.strip() == "else":
             lines.append("1. Otherwise:")
     return "\n".join(lines)
+
+
+def write_code_pages(folder: Path) -> None:
+    """Give every error code and every rule a page below its list, and link the headings of the list there.
+
+    The list keeps its text and its anchors: other pages link to them.
+    """
+    for name, level in CODE_LEVELS.items():
+        overview = folder / f"{name}.md"
+        text = overview.read_text(encoding="utf-8")
+        heading = re.compile(rf"^{level} ([A-Z]+\d*)$", re.MULTILINE)
+        _, *parts = heading.split(text)
+        (folder / name).mkdir()
+        for code, body in zip(parts[::2], parts[1::2], strict=True):
+            page = folder / name / f"{code.lower()}.md"
+            page.write_text(_code_page(name, code, body), encoding="utf-8")
+        for code in parts[::2]:
+            link = f"{level} [{code}]({name}/{code.lower()}.md) {{ data-search-exclude }}\n"
+            text = text.replace(f"{level} {code}\n", link)
+        overview.write_text(text, encoding="utf-8")
+
+
+def _code_page(name: str, code: str, body: str) -> str:
+    """The page of one code: what its list says about it, with links that start one folder deeper."""
+    text = body.partition("\n## ")[0].strip()  # up to the next group of rules
+    text = _ANCHOR.sub(f"../{name}.md#", _LINK.sub(r"../\1\2", text))
+    return f"# {code}\n\n{text}\n\n`traceforge help {code}` prints this in a terminal. [All {name}](../{name}.md)\n"
 
 
 def pages_without_menu(staging: Path) -> list[str]:
@@ -163,6 +195,7 @@ def build(folder: Path, version: str) -> Path:
     if missing := pages_without_menu(staging):
         raise SiteError(f"mkdocs.yml has no menu entry for: {', '.join(missing)}")
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    write_code_pages(staging / "reference")
     config = work / "mkdocs.yml"
     config.write_text(f"{settings}\ndocs_dir: pages\nsite_dir: site\n", encoding="utf-8")
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "--config-file", str(config)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -24,6 +26,7 @@ from pages import (
 
 from traceforge.canon import parse_json
 from traceforge.chat.execution_trace import read_execution_trace
+from traceforge.checks.formats.check_file import read_check_file
 from traceforge.context.model.context_snapshot import read_context_snapshot
 from traceforge.match_key import KeyIdShape
 from traceforge.modelio import read_session
@@ -38,6 +41,7 @@ PAGES = all_pages()
 RUN = frozenset({"console", "python"})
 READERS: dict[str, Callable[[bytes], object]] = {
     "approval": read_approval,
+    "check": lambda data: read_check_file(data, ".ai-checks/page.yaml"),
     "context-snapshot": read_context_snapshot,
     "execution-trace": read_execution_trace,
     "manifest": lambda data: msgspec.convert(parse_json(data), Manifest),
@@ -81,7 +85,7 @@ def test_the_blocks_of_a_page_print_what_it_shows(
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "page"}
 
-    with open_terminal(page, tmp_path) as terminal:
+    with patch.dict(os.environ), open_terminal(page, tmp_path) as terminal:  # A block may set variables.
         for block in page.blocks:
             write_file(block, tmp_path)
             if is_run_here(block):

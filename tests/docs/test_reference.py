@@ -21,9 +21,13 @@ from traceforge.chat.chat_connection import BODY_BYTES_MAX, ROUTES
 from traceforge.chat.chat_errors import ChatErrorCode
 from traceforge.chat.conversation_memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
 from traceforge.chat.provider_model import RESPONSE_BYTES_MAX
+from traceforge.checks.assertions.evaluation import find_assertion_problems
+from traceforge.checks.formats.assertion_types import ASSERTION_TYPES, AnyAssertion, assertion_tag
+from traceforge.checks.formats.check_types import Check
+from traceforge.checks.formats.located_yaml import load_located_yaml
 from traceforge.cli.command_table import TOP
-from traceforge.cli.context.context_options import API_KEY_VARIABLE, DB_VARIABLE
 from traceforge.cli.main import cli
+from traceforge.cli.ui_command import EDITOR_VARIABLE, UI_TOKEN_VARIABLE
 from traceforge.config import (
     ENVIRONMENT_VARIABLES,
     MATCH_KEY_VARIABLE,
@@ -42,9 +46,11 @@ from traceforge.context.api.idempotency import LEASE_S, WAIT_S
 from traceforge.context.api.open_store import KEYS_VARIABLE
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.api.operations import OPERATIONS
+from traceforge.context.api.project_client import API_KEY_VARIABLE, DB_VARIABLE
 from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX
 from traceforge.context.history.artifact_expiry import EPHEMERAL_HOURS_VARIABLE
 from traceforge.context.responses.model_releases import PROVIDERS
+from traceforge.conversion import convert
 from traceforge.errors import all_errors
 from traceforge.findings import ExitCode
 from traceforge.http.server_limits import (
@@ -56,8 +62,10 @@ from traceforge.http.server_limits import (
     PIPELINED_BYTES_MAX,
     PROXY_LIMITS,
     STORE_LIMITS,
+    UI_LIMITS,
 )
 from traceforge.schemas import NAMES
+from traceforge.ui.event_hub import CLIENTS_MAX
 from traceforge.web.project_calls import MODEL_CALLS_MAX
 from traceforge.web.request_reading import BODY_BYTES_MAX as CONTEXT_BODY_BYTES_MAX
 
@@ -164,7 +172,8 @@ def test_every_setting_and_environment_variable_has_a_heading() -> None:
         DB_VARIABLE, KEYS_VARIABLE, EPHEMERAL_HOURS_VARIABLE, API_KEY_VARIABLE, HTTP_HOSTS_VARIABLE,
         f"{UPSTREAM_VARIABLE}…",
     ]  # fmt: skip
-    assert [*rules, *ENVIRONMENT_VARIABLES, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, *store, "CI"] == page.headings(3)
+    servers = [TOKEN_VARIABLE, UI_TOKEN_VARIABLE, EDITOR_VARIABLE]
+    assert [*rules, *ENVIRONMENT_VARIABLES, MATCH_KEY_VARIABLE, *servers, *store, "CI"] == page.headings(3)
     text = page.path.read_text(encoding="utf-8")
     assert [] == [name for name in PROVIDERS if f"`{UPSTREAM_VARIABLE}{name.upper()}`" not in text]
 
@@ -216,11 +225,11 @@ def test_every_route_of_the_context_store_is_documented() -> None:
     assert [] == [number for number in numbers if number not in text]
 
 
-def test_the_page_of_limits_has_the_limits_of_the_three_servers() -> None:
-    """In the order proxy, serve, chat."""
+def test_the_page_of_limits_has_the_limits_of_every_server() -> None:
+    """In the order proxy, serve, chat, ui."""
     text = (REFERENCE / "server-limits.md").read_text(encoding="utf-8")
-    rows = {cells[1]: cells[2:5] for line in text.splitlines() if len(cells := re.split(r" *\| *", line)) == 7}
-    servers = (PROXY_LIMITS, STORE_LIMITS, CHAT_LIMITS)
+    rows = {cells[1]: cells[2:6] for line in text.splitlines() if len(cells := re.split(r" *\| *", line)) == 8}
+    servers = (PROXY_LIMITS, STORE_LIMITS, CHAT_LIMITS, UI_LIMITS)
 
     assert [f"{limits.connections:,}" for limits in servers] == [
         cell.removesuffix(" in each process") for cell in rows["connections at once"]
@@ -228,19 +237,21 @@ def test_the_page_of_limits_has_the_limits_of_the_three_servers() -> None:
     assert [f"{limits.connections - CONNECTIONS_RESERVED:,}" for limits in servers] == rows["calls in flight"]
     shares = [f"{limits.calls_per_address:,}" for limits in servers]
     assert shares == rows["calls in flight of an address, without a key"]
-    assert [f"{HEAD_BYTES_MAX >> 10} KiB"] * 3 == rows["size of a head"]
-    assert [str(HEADERS_MAX)] * 3 == rows["headers of a request"]
+    assert [f"{HEAD_BYTES_MAX >> 10} KiB"] * 4 == rows["size of a head"]
+    assert [str(HEADERS_MAX)] * 4 == rows["headers of a request"]
     assert [f"{limits.head_seconds:g} s" for limits in servers] == rows["time for a head"]
-    assert ["none", f"{CONTEXT_BODY_BYTES_MAX >> 20} MiB", f"{BODY_BYTES_MAX >> 10} KiB"] == rows["size of a body"]
+    bodies = [f"{CONTEXT_BODY_BYTES_MAX >> 20} MiB", f"{BODY_BYTES_MAX >> 10} KiB"]
+    assert ["none", *bodies, f"{(UI_LIMITS.body_bytes or 0) >> 20} MiB"] == rows["size of a body"]
     assert [f"{limits.body_seconds:g} s" for limits in servers] == [
         cell.partition(",")[0] for cell in rows["time for a body"]
     ]
     assert [f"{limits.idle_seconds:g} s" for limits in servers] == rows["time between two requests"]
-    assert [f"{PIPELINED_BYTES_MAX >> 10} KiB"] * 3 == rows["requests sent ahead"]
+    assert [f"{PIPELINED_BYTES_MAX >> 10} KiB"] * 4 == rows["requests sent ahead"]
     assert [f"{limits.write_seconds:g} s" for limits in servers] == rows["time to take what was written"]
     rest = [f"{DISCARDED_BYTES_MAX >> 20} MiB, {limits.discard_seconds:g} s" for limits in servers]
     assert rest == rows["rest of a refused request"]
     assert f"{MODEL_CALLS_MAX}, with API keys" == rows["model calls in flight of a project"][1]
+    assert str(CLIENTS_MAX) == rows["pages that listen for events"][3]
 
 
 def test_every_error_of_the_context_store_is_documented() -> None:
@@ -383,3 +394,30 @@ def test_the_support_matrix_names_the_versions_of_the_lock_files() -> None:
 
     assert 17 == len(rows)
     assert [] == [(name, version) for name, version in rows if version != pinned[name]]
+
+
+def test_every_field_of_a_check_file_is_documented() -> None:
+    """A heading for each assertion, with its fields, and a row for each field of a check."""
+    page = read_page(REFERENCE / "format-check.md")
+    text = page.path.read_text(encoding="utf-8")
+
+    assert list(ASSERTION_TYPES) == page.headings(3)
+    assert [] == [name for name in Check.__struct_fields__ if f"`{name}`" not in text.split("## Data sets")[0]]
+    for name, kind in ASSERTION_TYPES.items():
+        section = text.split(f"\n### {name}\n")[1].split("\n### ")[0]
+        fields = [field for field in kind.__struct_fields__ if field not in ("name", "ignore_case")]
+        assert [] == [field for field in fields if f"`{field}" not in section and f"{field}:" not in section], name
+
+
+def test_every_example_of_an_assertion_can_be_used() -> None:
+    """The block below each heading is an assertion of that type."""
+    page = read_page(REFERENCE / "format-check.md")
+    examples = [block.text for block in page.blocks if block.language == "yaml" and block.text.startswith("type:")]
+
+    names = []
+    for text in examples:
+        assertion = convert(load_located_yaml(text.encode()).value, AnyAssertion)
+        assert [] == list(find_assertion_problems([assertion], "$")), text
+        names.append(assertion_tag(assertion))
+
+    assert list(ASSERTION_TYPES) == names

@@ -23,6 +23,8 @@ from pages import ROOT
 from support.browser import browser
 from support.environments import installed_python
 from traceforge import __version__
+from traceforge.audit.rule_catalogue import RULES
+from traceforge.errors import all_errors
 
 SOURCES = ("docs", "changelog.d", "examples/README.md", "tools/site.py", "src/traceforge/__init__.py")
 
@@ -72,6 +74,21 @@ def test_the_site_builds_with_every_page_and_its_version(site: Path) -> None:
         [entry["version"], entry["aliases"]] for entry in json.loads((site / "versions.json").read_text())
     ]
     assert f'href="{__version__}/"' in (site / "index.html").read_text()
+
+
+def test_every_error_code_and_rule_has_a_page_that_search_finds(site: Path) -> None:
+    """Once: not in the list too. The list keeps the anchors that other pages link to."""
+    index = json.loads((site / __version__ / "search.json").read_text())
+    codes = {error.code: f"reference/errors/{error.code.lower()}/" for error in all_errors()}
+    codes |= {rule: f"reference/rules/{rule.lower()}/" for rule in RULES}
+
+    assert codes == {entry["title"]: entry["location"] for entry in index["items"] if entry["title"] in codes}
+    lists = {
+        name: (site / __version__ / "reference" / name / "index.html").read_text() for name in ("errors", "rules")
+    }
+    assert [] == [
+        code for code, address in codes.items() if f' id="{code.lower()}"' not in lists[address.split("/")[1]]
+    ]
 
 
 @pytest.mark.slow
