@@ -117,12 +117,18 @@ class TraceIndex:
 
     def __init__(self, traces_dir: str, *, in_memory: bool = False, busy_ms: int | None = None) -> None:
         is_there = os.path.isdir(traces_dir) and not in_memory  # Listing nothing creates no folder.
+        self._path = "" if in_memory else os.path.join(traces_dir, INDEX_FOLDER, INDEX_FILE)
         self._connection = (
-            _open_or_rebuild(os.path.join(traces_dir, INDEX_FOLDER), busy_ms) if is_there else _connect(":memory:")
+            _open_or_rebuild(os.path.dirname(self._path), busy_ms) if is_there else _connect(":memory:")
         )
+        self._file_id = _find_file_id(self._path)
 
     def close(self) -> None:
         self._connection.close()
+
+    def is_replaced(self) -> bool:
+        """Whether its file was removed or replaced since: SQLite would go on reading the old one."""
+        return self._file_id != _find_file_id(self._path)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -349,6 +355,14 @@ def _where_clause(trace_filter: TraceFilter) -> tuple[str, list[str | int]]:
         clauses.append("traces.number < (SELECT number FROM traces WHERE name = ?)")
         values.append(_sqlite_text(trace_filter.before))
     return (f"WHERE {' AND '.join(clauses)}" if clauses else ""), values
+
+
+def _find_file_id(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _open_or_rebuild(folder: str, busy_ms: int | None) -> sqlite3.Connection:

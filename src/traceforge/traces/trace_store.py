@@ -67,6 +67,8 @@ class TraceStore:
         Raises:
             CannotRead: the folder cannot be read.
         """
+        if self._index is not None and self._index.is_replaced():
+            self.close()
         if not os.path.isdir(self.folder):
             return
         with suppress(CannotWrite):  # Readers read segments, too: a full disk does not prevent reading.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -103,3 +104,42 @@ def test_a_locked_index_is_replaced_by_one_in_memory(
     assert 9 == len(traces.list_rows())
     locker.close()
     assert inode == path.stat().st_ino
+
+
+def test_an_index_that_was_removed_while_open_is_read_no_more(tmp_path: Path) -> None:
+    """A folder that is deleted is empty, and shows new traces once there is one again."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    put_files(folder, *STORED)
+    store = TraceStore(str(folder))
+    store.update_index()
+    assert 8 == len(store.list_rows())
+
+    shutil.rmtree(folder)
+    store.update_index()
+    assert [] == store.list_rows()
+    assert not folder.exists()
+
+    folder.mkdir()
+    put_files(folder, STORED[0])
+    store.update_index()
+    assert 1 == len(store.list_rows())
+    store.close()
+
+
+def test_an_index_that_another_process_rebuilt_is_opened_again(tmp_path: Path, traces: TraceStore) -> None:
+    """Not the old file, which has no name any more."""
+    put_files(tmp_path, *STORED[:4])
+    traces.update_index()
+    other = TraceStore(str(tmp_path))
+    other.reindex()
+    put_files(tmp_path, *STORED[4:])
+    other.update_index()
+    other.close()
+
+    traces.update_index()
+
+    check_all(traces, STORED)
+    with sqlite3.connect(tmp_path / "index" / "traces.sqlite") as connection:
+        assert 8 == connection.execute("SELECT count(*) FROM traces").fetchone()[0]
+    connection.close()
