@@ -7,7 +7,7 @@ hides. What cannot be decoded is stored as it is after redaction: no content of 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from urllib.parse import unquote
 
 from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, json_bytes
@@ -20,10 +20,12 @@ from traceforge.traces.chunk_file import write_chunks
 from traceforge.traces.trace_format import write_parsed_trace
 from traceforge.traces.trace_migration import SCHEMA_VERSION
 from traceforge.traces.trace_summary import StoredTrace, summarize_trace
+from traceforge.traces.view_repair import repair_views
 from traceforge.wire.content_encoding import EncodingState
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
 from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
+from traceforge.wire.unified import as_object, is_number
 
 HEADS_CACHED = 512  # A client sends the same headers with every call.
 OTHER_PROVIDER = "other"  # the provider of a call with an unknown dialect
@@ -92,9 +94,9 @@ class TraceComposer:
         body["request"], body["response"] = request, response
         try:
             trace = write_parsed_trace(body)
-        except InvalidFile:  # The unified request or response is invalid: drop them and keep the bodies.
-            body["request"] = {"model": call.head.endpoint.model}
-            body["response"] = {"object": "other"} if response is not None else None
+        except InvalidFile as exc:  # A provider's field does not fit: the rest of the view stays.
+            body["view_problems"] = repair_views(body, exc.findings)
+            _add_token_count(as_object(body["metadata"]), as_object(body["response"]))
             trace = write_parsed_trace(body)
         summary = summarize_trace(body)
         chunks = (
@@ -202,10 +204,7 @@ class TraceComposer:
             "duration_ms": round(exchange.duration_ms, 3),
             "status": "error" if failure else "success",
         }
-        usage = unified.get("usage")
-        tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-        if isinstance(tokens, int | float) and not isinstance(tokens, bool) and tokens >= 0:
-            metadata["tokens_used"] = tokens
+        _add_token_count(metadata, unified)
         if isinstance(unified.get("model"), str):
             metadata["model"] = unified["model"]
         if failure:
@@ -313,6 +312,12 @@ def _unified_response(answer: ParsedResponse | None) -> JSONObject | None:
     if answer.unified is not None or answer.ending is ResponseEnding.ERROR:
         return answer.unified
     return {"object": "other"}
+
+
+def _add_token_count(metadata: JSONObject, unified: JSONObject) -> None:
+    tokens = as_object(unified.get("usage")).get("total_tokens")
+    if is_number(tokens) and cast("float", tokens) >= 0:
+        metadata["tokens_used"] = tokens
 
 
 def _request_digest(body: RedactedBody) -> str:
