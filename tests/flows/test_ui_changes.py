@@ -118,6 +118,39 @@ def test_the_page_after_an_approval_says_what_to_do_next(ui: RunningUi, project:
     assert "Nothing waits for review." in page
 
 
+@pytest.mark.parametrize("action", ["approve", "reject"])
+def test_the_page_of_a_change_leads_on_to_the_next_one(ui: RunningUi, action: str) -> None:
+    """In the order of the queue, past those that were chosen with it; after the last one, back to the queue."""
+    queue = re.findall(r'data-item data-id="([^"]+)"', ui.page("/changes"))
+    first = ui.post(f"/changes/{action}", id=queue[:2], page=queue[0], reason="kinder").headers["location"]
+    last = ui.post(f"/changes/{action}", id=queue[2:], page=queue[2], reason="kinder").headers["location"]
+
+    assert 6 == len(queue)
+    assert (f"/changes/{queue[2]}", "/changes") == (first.partition("?")[0], last.partition("?")[0])
+
+
+def test_a_search_narrows_the_queue(ui: RunningUi, project: Path) -> None:
+    """Its file too; what is not shown stays pending."""
+    found = re.findall(r'data-item data-id="([^"]+)"', ui.page("/changes?q=french&kind=changed+(answer)"))
+
+    assert ["test_french"] == [name.rpartition("-")[0] for name in found]
+    assert "No pending change matches" in ui.page("/changes?q=nothing-like-this")
+    assert "test_french" in ui.page("/share/changes?q=french")
+    assert "test_where" not in ui.page("/share/changes?q=french")
+    assert 6 == len(_pending(project))
+
+
+def test_a_change_shows_who_approved_its_snapshot_before(ui: RunningUi, project: Path) -> None:
+    """With a link to each approval; a new call has none."""
+    (approval,) = (project / ".ai-snapshots/approvals").glob("*.json")
+    name = approval.stem.rpartition("-")[2]
+    page = ui.page("/changes/test_where")
+
+    assert f'href="/approvals#{name}">the first answers, as agreed</a>' in page
+    assert f'id="{name}"' in ui.page("/approvals")
+    assert "Approved before" not in ui.page("/changes/test_summary")
+
+
 def test_rejected_changes_are_deleted_and_the_snapshots_stay(ui: RunningUi, project: Path) -> None:
     before = {name: data for name, data in _tree(project).items() if name.startswith(".ai-snapshots")}
     rejected, *others = _pending(project)

@@ -10,6 +10,7 @@ import pytest
 
 from support.proposals import make_call
 from support.review_project import make_review_project
+from support.review_queue import make_review_queue
 from support.ui_browser import NARROW, WIDE, UiPage, visit
 from support.ui_servers import run_ui
 
@@ -73,6 +74,74 @@ def test_changes_are_approved_and_rejected_with_the_keyboard_alone(tmp_path: Pat
     assert isinstance(changes, list)
     assert 2 == len(changes)
     assert [first["hash"]] == second["follows"]
+
+
+def test_thirty_changes_are_reviewed_with_the_keyboard_alone(tmp_path: Path) -> None:
+    """X takes the twelve of one cause, a and Enter approve them; a search finds one, and r rejects it on its page."""
+    project = tmp_path / "shop"
+    make_review_queue(project)
+
+    async def work(page: UiPage) -> None:
+        assert 30 == len(_pending(project))
+        await page.key("j")
+        await page.key("X")
+        assert "12 selected" == await page.text("[data-selected-count]")
+        await page.picture("queue-selected")
+        await page.key("X")
+        assert "Mark the changes, then decide." == await page.text("[data-selected-count]")
+        for key in ("X", "a"):
+            await page.key(key)
+        await page.tab.until("document.activeElement.matches('[data-reason]')")
+        await page.tab.type("kinder answers, as agreed")
+        await page.tab.press("Enter")
+        await page.arrive("document.querySelector('.banner.good') !== null")
+        assert 18 == len(_pending(project))
+        await page.key("/")
+        await page.tab.type("haiku fog")
+        await page.tab.press("Enter")
+        await page.arrive(
+            "location.search.includes('haiku') && document.querySelectorAll('[data-item]').length === 1"
+        )
+        await page.key("j")
+        await page.tab.press("Enter")
+        await page.arrive("location.pathname.includes('test_haiku-fog')")
+        await page.key("r")
+        await page.tab.until("document.querySelector('#reject-dialog').open")
+        await page.tab.press("Enter")
+        await page.arrive("document.querySelector('.banner')?.textContent.includes('Rejected 1 change')")
+        assert await page.tab.eval("location.pathname.startsWith('/changes/test_haiku')")
+
+    with run_ui(project) as ui:
+        visit(tmp_path, ui.sign_in_at("/changes"), work)
+    changes = _approvals(project)[-1]["changes"]
+
+    assert isinstance(changes, list)
+    assert 12 == len(changes)
+    assert 17 == len(_pending(project))
+    assert [] == [name for name in _pending(project) if "test_desk" in name or "haiku-fog" in name]
+
+
+@pytest.mark.slow
+def test_folded_changes_are_reached_with_the_keyboard(tmp_path: Path) -> None:
+    """j stops at the fold and Enter opens it; what is folded is no stop."""
+    project = tmp_path / "shop"
+    make_review_queue(project)
+    focused = "document.activeElement.closest('[data-item]').dataset.id ?? document.activeElement.textContent"
+
+    async def work(page: UiPage) -> None:
+        for _ in range(4):
+            await page.key("j")
+        assert "9 more" == await page.tab.eval(focused)
+        await page.key("j")
+        assert "test_french" in await page.tab.eval(focused)
+        await page.key("k")
+        await page.tab.press("Enter")
+        await page.tab.until("document.querySelector('.change-fold').open")
+        await page.key("j")
+        assert "test_desk" in await page.tab.eval(focused)
+
+    with run_ui(project) as ui:
+        visit(tmp_path, ui.sign_in_at("/changes"), work)
 
 
 @pytest.mark.slow

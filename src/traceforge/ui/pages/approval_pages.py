@@ -17,9 +17,7 @@ from traceforge.snapshots.tree.approval_signing import find_signers_file
 from traceforge.snapshots.tree.tree_verification import verify_tree
 from traceforge.ui.page_context import AreaPages, PageContext, PageRoute
 from traceforge.ui.pages.change_pages import AREA
-from traceforge.ui.views.approval_view import ApprovalItem, view_approvals
-
-PAGE_SIZE = 50
+from traceforge.ui.views.approval_view import APPROVALS_PER_PAGE, ApprovalItem, view_approvals
 
 
 class ApprovalsPage(NamedTuple):
@@ -42,7 +40,7 @@ async def list_approvals(request: Request, context: PageContext) -> Response:
         area=AREA.name,
         page=page,
         number=max(1, number),
-        has_more=page.total > max(1, number) * PAGE_SIZE,
+        has_more=page.total > max(1, number) * APPROVALS_PER_PAGE,
     )
 
 
@@ -55,7 +53,7 @@ def _read_page(project: str, number: int) -> ApprovalsPage:
     items = view_approvals(approvals, findings, has_signers=bool(find_signers_file(root)))
     files = {stored.file for stored in approvals}
     return ApprovalsPage(
-        items[(number - 1) * PAGE_SIZE : number * PAGE_SIZE],
+        items[(number - 1) * APPROVALS_PER_PAGE : number * APPROVALS_PER_PAGE],
         len(items),
         tuple(finding for finding in findings if finding.file not in files),
         ApprovalChain(approvals).requires_signatures(),

@@ -5,6 +5,7 @@ Never: approves or rejects by rules of its own: it calls what `traceforge approv
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,27 +14,25 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from traceforge.build_environment import find_ci_refusal
-from traceforge.config import LoadedConfig, load_config
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, load_config
 from traceforge.errors import InvalidFile, TraceForgeError
 from traceforge.findings import Finding
 from traceforge.replay.request_key import make_request_keyer
 from traceforge.snapshots.approve.pending_approval import approve_changes, select_pending
 from traceforge.snapshots.approve.pending_state import PendingState, load_pending_state
 from traceforge.snapshots.approve.reason_check import find_reason_problem
+from traceforge.snapshots.formats.approval_format import load_approvals
 from traceforge.snapshots.record.pending_changes import delete_pending
 from traceforge.snapshots.tree.approval_signing import find_approver
 from traceforge.snapshots.tree.state_folder import prepare_state_folder
 from traceforge.ui.event_hub import CHANGES
 from traceforge.ui.page_context import Action, Area, AreaPages, PageContext, PageRoute, is_shared
+from traceforge.ui.page_renderer import quote_path
 from traceforge.ui.pages.request_form import FormFields
-from traceforge.ui.views.change_view import (
-    ChangeDetail,
-    ChangeDiff,
-    ChangeListView,
-    view_change,
-    view_changes,
-    view_diffs,
-)
+from traceforge.ui.views.approval_view import HistoryItem, shorten_hash, view_history
+from traceforge.ui.views.change_item_view import compare_all
+from traceforge.ui.views.change_queue_view import ChangeListView, filter_changes, list_queue, view_changes
+from traceforge.ui.views.change_view import ChangeDetail, ChangeDiff, view_change, view_diffs
 from traceforge.ui.views.editor_link import editor_link
 
 AREA = Area("changes", "Changes", "/changes", "c")
@@ -61,6 +60,7 @@ class ReviewForm(NamedTuple):
     """What a user has entered, shown again after a refusal."""
 
     ids: tuple[str, ...] = ()
+    page: str = ""  # The change whose page has the form; "": the queue.
     reason: str = ""
     tag: str = ""
     sign: bool = False
@@ -69,6 +69,13 @@ class ReviewForm(NamedTuple):
 
 
 NO_FORM = ReviewForm()
+
+
+class ReviewOutcome(NamedTuple):
+    """What the last approval or rejection did."""
+
+    approved: str  # The name of the approval; "" for none.
+    rejected: int
 
 
 async def list_changes(request: Request, context: PageContext) -> Response:
@@ -99,7 +106,7 @@ async def approve(request: Request, context: PageContext) -> Response:
             sign=form.sign,
             approve_policy=form.approve_policy,
         )
-        return f"/changes?approved={result.approval.hash.partition(':')[2][:12]}"
+        return f"{_find_next_page(state, form)}?approved={shorten_hash(result.approval.hash)}"
 
     return await _review(request, context, "approve", work)
 
@@ -110,11 +117,23 @@ async def reject(request: Request, context: PageContext) -> Response:
     def work(loaded: LoadedConfig, form: ReviewForm) -> str:
         if not form.ids:
             raise ReviewRefusal(CHOOSE_FIRST)
-        chosen = select_pending(load_pending_state(loaded).changes, form.ids)
+        state = load_pending_state(loaded)
+        chosen = select_pending(state.changes, form.ids)
         delete_pending(loaded.project, [change.id for change in chosen])
-        return f"/changes?rejected={len(chosen)}"
+        return f"{_find_next_page(state, form)}?rejected={len(chosen)}"
 
     return await _review(request, context, "reject", work)
+
+
+def _find_next_page(state: PendingState, form: ReviewForm) -> str:
+    """Where a review goes on: from the page of a change to the next one that waits, otherwise to the queue."""
+    queue = [compared.change.id for compared, _ in list_queue(compare_all(state, make_request_keyer(state.loaded)))]
+    if form.page not in queue:
+        return AREA.path
+    place = queue.index(form.page)
+    waiting = (change_id for change_id in queue[place:] + queue[:place] if change_id not in form.ids)
+    following = next(waiting, "")
+    return f"{AREA.path}/{quote_path(following)}" if following else AREA.path
 
 
 async def _review(
@@ -134,9 +153,8 @@ async def _review(
         target = await context.in_thread(run)
     except (ReviewRefusal, TraceForgeError) as exc:
         refused = form._replace(error=_describe_error(exc))
-        shown_id = request.state.form.get("page")
-        if shown_id:
-            return await _render_change(request, context, shown_id, refused, status=409)
+        if form.page:
+            return await _render_change(request, context, form.page, refused, status=409)
         return await _render_list(request, context, refused, status=409)
     context.events.publish(CHANGES)
     return RedirectResponse(target, 303)
@@ -145,6 +163,7 @@ async def _review(
 def _read_form(fields: FormFields) -> ReviewForm:
     return ReviewForm(
         tuple(dict.fromkeys(fields.all("id"))),
+        fields.get("page"),
         fields.get("reason"),
         fields.get("tag").strip(),
         bool(fields.get("sign")),
@@ -172,34 +191,43 @@ async def _render_list(request: Request, context: PageContext, form: ReviewForm,
         return view_changes(state, keys), diffs, _approver_text(context)
 
     page, diffs, approver = await context.in_thread(read)
-    approved = request.query_params.get("approved", "")
-    rejected = request.query_params.get("rejected", "")
+    kind, text = request.query_params.get("kind", ""), request.query_params.get("q", "")
     return context.render(
         request,
         "changes/list.html",
         status=status,
         area=AREA.name,
-        page=page,
+        page=filter_changes(page, kind, text),
+        kind_filter=kind,
+        text=text,
         diffs=diffs,
         approver=approver,
         form=form,
         refused_here=find_ci_refusal("approve"),
-        approved=approved if _APPROVAL_NAME.match(approved) else "",
-        rejected=int(rejected) if rejected.isdecimal() and len(rejected) < 6 else 0,
+        outcome=_read_outcome(request),
+    )
+
+
+def _read_outcome(request: Request) -> ReviewOutcome:
+    """What the query says; an approval of an earlier page is named only if it can be one."""
+    approved, rejected = (request.query_params.get(name, "") for name in ("approved", "rejected"))
+    return ReviewOutcome(
+        approved if _APPROVAL_NAME.match(approved) else "",
+        int(rejected) if rejected.isdecimal() and rejected.isascii() and len(rejected) < 6 else 0,
     )
 
 
 async def _render_change(
     request: Request, context: PageContext, reference: str, form: ReviewForm, status: int = 200
 ) -> Response:
-    def read() -> tuple[ChangeDetail, str, str]:
+    def read() -> tuple[ChangeDetail, str, str, tuple[HistoryItem, ...]]:
         state = _load_state(context)
         (change,) = select_pending(state.changes, [reference])
         detail = view_change(state, change, make_request_keyer(state.loaded))
         link = editor_link(context.options.editor, context.project, detail.item.file, detail.item.line)
-        return detail, link, _approver_text(context)
+        return detail, link, _approver_text(context), _read_history(context.project, change.id)
 
-    detail, link, approver = await context.in_thread(read)
+    detail, link, approver, history = await context.in_thread(read)
     layout = request.query_params.get("diff", "")
     return context.render(
         request,
@@ -210,10 +238,18 @@ async def _render_change(
         item=detail.item,
         editor=link,
         approver=approver,
+        history=history,
         form=form,
         refused_here=find_ci_refusal("approve"),
+        outcome=_read_outcome(request),
         layout=layout if layout in LAYOUTS else LAYOUTS[0],
     )
+
+
+def _read_history(project: str, change_id: str) -> tuple[HistoryItem, ...]:
+    """The approvals of a snapshot, newest first."""
+    root = os.path.join(project, SNAPSHOTS_DIR)
+    return view_history(load_approvals(root), change_id) if os.path.isdir(root) else ()
 
 
 def _approver_text(context: PageContext) -> str:

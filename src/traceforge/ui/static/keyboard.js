@@ -12,7 +12,7 @@ function isTyping(target) {
 }
 
 function rows() {
-  return [...document.querySelectorAll("[data-item]")].filter((row) => row.offsetParent !== null);
+  return [...document.querySelectorAll("[data-item]")].filter((row) => row.checkVisibility());
 }
 
 function move(step) {
@@ -20,7 +20,7 @@ function move(step) {
   if (!all.length) return;
   const current = all.indexOf(document.activeElement.closest("[data-item]"));
   const next = current < 0 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, current + step));
-  const target = all[next].querySelector("a[data-open]") ?? all[next].querySelector(":scope > summary") ?? all[next];
+  const target = all[next].querySelector(":scope > summary") ?? all[next].querySelector("a[data-open]") ?? all[next];
   target.focus({ preventScroll: true });
   all[next].scrollIntoView({ block: "nearest" });
 }

@@ -1,4 +1,5 @@
-// The review of changes: x selects the change with the focus, a approves and asks for the reason, r asks before it rejects.
+// The review of changes: x selects the change with the focus, X every change of its cause, a approves and asks for the
+// reason, r asks before it rejects.
 //
 // Without this script the page is a form with boxes to mark, a reason and two buttons.
 
@@ -21,6 +22,18 @@ function selectFocused() {
     box.checked = true;
     show();
   }
+}
+
+function selectAll(group, isSelected) {
+  for (const box of group.querySelectorAll("input[data-select]")) box.checked = isSelected;
+}
+
+// All of the cause, or none if all were selected.
+function selectCause() {
+  const cause = document.activeElement?.closest(".cause") ?? form.querySelector(".cause");
+  if (!cause) return;
+  selectAll(cause, [...cause.querySelectorAll("input[data-select]")].some((box) => !box.checked));
+  show();
 }
 
 function show() {
@@ -67,13 +80,14 @@ function showOtherQueue(isCertain) {
 listen("changes", showOtherQueue);
 
 if (form) {
-  for (const element of form.querySelectorAll("[data-select-key], [data-select-group]")) {
+  for (const element of form.querySelectorAll("[data-select-key], [data-select-cause], [data-select-group]")) {
     element.hidden = false;
   }
   form.querySelector("[data-select-key]")?.addEventListener("click", () => {
     const box = boxOfFocus();
     if (box) box.click();
   });
+  form.querySelector("[data-select-cause]")?.addEventListener("click", selectCause);
   form.querySelector("[data-approve]")?.addEventListener("click", (event) => {
     selectFocused();
     const reason = form.querySelector("[data-reason]");
@@ -83,9 +97,7 @@ if (form) {
   });
   form.addEventListener("change", (event) => {
     if (event.target.matches("[data-select-group]")) {
-      for (const box of event.target.closest(".cause").querySelectorAll("input[data-select]")) {
-        box.checked = event.target.checked;
-      }
+      selectAll(event.target.closest(".cause"), event.target.checked);
     }
     if (event.target.matches("[data-related]")) {
       for (const field of form.querySelectorAll("[data-related-id]")) field.disabled = !event.target.checked;

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -17,6 +18,8 @@ from traceforge.snapshots.formats.approval_format import ApprovedChange, StoredA
 from traceforge.snapshots.formats.approved_policy import SettingChange
 
 HASH_DIGITS = 12  # As in the name of the file.
+APPROVALS_PER_PAGE = 50
+HISTORY_MAX = 20  # Of one snapshot, beside a change of it.
 
 
 class SignatureState(NamedTuple):
@@ -56,6 +59,37 @@ class ApprovalItem:
     signature: SignatureState
     key: str
     findings: tuple[Finding, ...]
+
+
+class HistoryItem(NamedTuple):
+    """An approval of one snapshot; `page` is that of the list of approvals."""
+
+    name: str
+    page: int
+    kind: str  # `new`, `changed`, `removed`
+    reason: str
+    approver: str
+    approved_at: str
+    is_signed: bool
+
+
+def view_history(approvals: Sequence[StoredApproval], snapshot_id: str) -> tuple[HistoryItem, ...]:
+    """The approvals that name a snapshot, newest first."""
+    items = (
+        HistoryItem(
+            shorten_hash(stored.approval.hash),
+            place // APPROVALS_PER_PAGE + 1,
+            _find_kind(change),
+            stored.approval.reason,
+            stored.approval.approved_by.name,
+            stored.approval.approved_at,
+            stored.approval.signature is not UNSET,
+        )
+        for place, stored in enumerate(reversed(approvals))
+        for change in stored.approval.changes
+        if change.id == snapshot_id
+    )
+    return tuple(islice(items, HISTORY_MAX))
 
 
 def view_approvals(
@@ -106,12 +140,15 @@ def _view_signature(stored: StoredApproval, findings: Sequence[Finding], *, has_
 
 
 def _view_change(change: ApprovedChange) -> ApprovedChangeView:
-    kind = "new" if change.before is None else "removed" if change.after is None else "changed"
     raw_response = change.raw_response if isinstance(change.raw_response, str) else ""
     unknown = " and ".join(change.unknown) if change.unknown is not UNSET else ""
     return ApprovedChangeView(
-        change.id, change.file, kind, change.before or "", change.after or "", raw_response, unknown
+        change.id, change.file, _find_kind(change), change.before or "", change.after or "", raw_response, unknown
     )
+
+
+def _find_kind(change: ApprovedChange) -> str:
+    return "new" if change.before is None else "removed" if change.after is None else "changed"
 
 
 def shorten_hash(digest: str) -> str:

@@ -13,7 +13,9 @@ from traceforge.config import Config, LoadedConfig
 from traceforge.exchange import Exchange
 from traceforge.snapshots.approve.pending_state import PendingState
 from traceforge.snapshots.formats.approved_policy import SettingChange
-from traceforge.ui.views.change_view import ChangeDetail, ChangeItem, view_change, view_changes
+from traceforge.ui.views.change_item_view import ChangeItem
+from traceforge.ui.views.change_queue_view import view_changes
+from traceforge.ui.views.change_view import ChangeDetail, view_change
 
 
 def _state(approved: Sequence[Exchange], changed: Sequence[Exchange], *, is_strict: bool = False) -> PendingState:
@@ -36,9 +38,10 @@ def _detail(state: PendingState, start: str) -> ChangeDetail:
 def test_the_queue_shows_one_cause_with_its_consequences(state: PendingState) -> None:
     """The edit of the system prompt is in two tests, and a later turn of one of them repeats it."""
     page = view_changes(state, KEYS)
-    cause = next(cause for cause in page.causes if cause.repeats)
+    cause = page.causes[0]
 
-    assert ("The prompt changed.", 1, 1) == (cause.cause.sentence, len(cause.repeats), len(cause.later_calls))
+    assert "The prompt changed." == cause.title
+    assert ["", "same edit", "later call of this conversation"] == [row.role for row in cause.rows]
     assert "the same edit in 1 more call, and 1 later call repeats it" == cause.summary
     assert ["Message", "Answer"] == [group.title for group in cause.preview]
     assert sorted(change.id for change in state.changes) == sorted(item.id for item in page.items)
@@ -94,7 +97,7 @@ def test_a_new_call_is_shown_whole(state: PendingState) -> None:
     assert (None, None) == (detail.comparison, detail.before_hash)
     assert ["system", "user", "assistant"] == [turn.role for turn in detail.conversation.turns]
     assert detail.settings is not None
-    assert "$.request.temperature" in [field.path for field in detail.settings.fields]
+    assert ["model", "temperature", "max_tokens"] == [setting.name for setting in detail.settings]
 
 
 def test_a_call_that_a_record_cannot_hold_is_shown_as_its_provider_has_it() -> None:
