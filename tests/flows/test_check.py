@@ -154,6 +154,19 @@ def test_a_run_that_matched_no_check_is_not_green(project: Path, options: tuple[
     assert message in ran.err
 
 
+def test_without_a_check_the_next_command_proposes_one(project: Path) -> None:
+    """Of a recorded answer; where nothing is recorded, it records."""
+    ran, listed = run(project), traceforge("check", "list", cwd=project)
+
+    hint = "hint: Let one be proposed for a recorded answer: traceforge check new --from-trace 0"
+    assert [True, True] == [hint in printed.err for printed in (ran, listed)]
+    assert (0, "") == (listed.code, listed.out)
+    empty = project / "empty"
+    empty.mkdir()
+    (empty / "traceforge.config.json").write_text("{}")
+    assert "hint: Record calls first: traceforge run -- COMMAND" in run(empty).err
+
+
 def test_a_named_file_that_is_missing_is_not_passed_over(project: Path) -> None:
     write_check(project, "trace_id: '00000001'")
 

@@ -45,6 +45,7 @@ def test_a_proposal_holds_for_what_it_was_made_of(project: Path, options: tuple[
     ran = traceforge("check", "run", "--json", cwd=project)
 
     assert (0, "written: .ai-checks/mine.yaml") == (made.code, made.out.splitlines()[-1])
+    assert "then traceforge check run" in made.err
     assert (project / ".ai-checks" / "mine.yaml").read_text().startswith("# Proposed by")
     report = json.loads(ran.out)
     assert (0, []) == (report["exit_code"], report["findings"])
@@ -76,7 +77,7 @@ def test_an_existing_file_is_not_overwritten(project: Path) -> None:
         (("--from-trace", "00000004"), 3, "there is no recorded answer: the call failed"),
         (("--from-trace", "ffffffff"), 3, "there is no trace ffffffff"),
         (("--from-traces", "model:none"), 3, "there is no recorded answer"),
-        ((), 2, "Name one of --from-trace, --from-session and --from-traces."),
+        ((), 2, "Name one of --from-trace, --from-session and --from-traces; to list the ids: traceforge trace list"),
     ],
 )
 def test_without_an_answer_nothing_is_written(

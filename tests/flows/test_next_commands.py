@@ -187,6 +187,19 @@ def test_while_a_change_is_pending_the_next_command_is_approve(sites: dict[str, 
     assert "traceforge record" not in output
 
 
+def test_a_red_run_names_the_changes_that_are_pending(sites: dict[str, Site]) -> None:
+    """Somebody who recorded, and forgot to approve, need not ask the provider again; a build knows none."""
+    ran = sites["recorded"].run("test", "--", *SCRIPT)
+    in_ci = sites["recorded"].run("test", "--", *SCRIPT, CI="true")
+    unrecorded = sites["init"].run("test", "--", *SCRIPT)
+
+    note = "1 change is pending already; look, and approve what is right, before you record again: traceforge diff"
+    assert [(1, True), (1, False), (1, False)] == [
+        (tested.code, note in tested.err) for tested in (ran, in_ci, unrecorded)
+    ]
+    assert note in ran.err.partition("to approve the changes")[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("state", "is_ci"), [("recorded", False), ("red", False), ("approved", True)])
 def test_the_commands_that_any_message_names_can_be_run(

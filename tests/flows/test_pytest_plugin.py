@@ -134,6 +134,20 @@ def test_record_files_changed_calls(site: Site) -> None:
     assert 0 == site.plugin("-k", CHAT).code
 
 
+def test_a_red_test_names_its_place_once_and_what_is_pending(site: Site) -> None:
+    """The place of a finding is the test, so no second line repeats it."""
+    site.edit("Name a river.", "Name a lake.")
+    site.plugin("--traceforge=record", "-k", "test_chat")
+
+    ran = site.plugin("-k", "test_chat")
+
+    assert 1 == ran.code
+    places = [line.partition(": GT1 ")[0] for line in ran.out.splitlines() if ": GT1 " in line]
+    assert places
+    assert [] == [place for place in places if f"    in {place}\n" in ran.out]
+    assert "1 change is pending already; look, and approve what is right" in ran.out
+
+
 @pytest.mark.slow
 def test_calls_of_a_test_marked_as_off_are_counted(site: Site) -> None:
     """They go to the provider."""

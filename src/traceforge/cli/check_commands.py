@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import closing
+from functools import partial
 
 import click
 
@@ -38,9 +39,13 @@ from traceforge.redact.redactor import Redactor
 from traceforge.report.check_report import build_check_report, check_html
 from traceforge.report.check_text import check_lines, list_lines
 from traceforge.report.finding_locations import FindingLocator
-from traceforge.report.text_format import count, finding_lines
+from traceforge.report.text_format import count, finding_lines, hint_line
 from traceforge.statistics.pass_rate import RUNS_MAX
 from traceforge.terminal import one_line, print_text
+from traceforge.traces.trace_index import TraceFilter
+from traceforge.traces.trace_store import TraceStore
+
+RECORD_HINT = "Record calls first: traceforge run -- COMMAND"
 
 _files_argument = click.argument("files", nargs=-1, metavar="[FILES]")
 _tag_option = click.option("--tag", "tags", multiple=True, help="Use only checks with this tag; repeatable.")
@@ -88,7 +93,7 @@ def run(
     redactor = Redactor.from_config(loaded.config)
     with open_store() as (store, _):
         recorded = RecordedAnswers(loaded, store)
-        plan = _load_plan(loaded, files, tags, recorded)
+        plan = _load_plan(loaded, files, tags, recorded, store)
         sys.path.append(loaded.project)  # for functions that checks name; last, so that it replaces no module
         report = replay_checks(plan, recorded, redactor, show_progress) if is_replay else None
         requests = {} if is_replay else {planned.id: recorded.find_request(planned.check) for planned in plan.checks}
@@ -97,7 +102,8 @@ def run(
         confirm_calls(yes, [])
         with closing(ModelClients()) as clients:
             live = LiveAnswers(loaded, clients, requests, environ=os.environ, runs=runs or 0, max_cost=max_cost)
-            report = run_checks_live(plan, live, redactor, jobs, show_progress)
+            show_asked = partial(show_progress, at_once=True)  # a check may take long: it has many runs
+            report = run_checks_live(plan, live, redactor, jobs, show_asked)
     _store_report(loaded, report, "replay" if is_replay else "live", redactor)
     _write_reports(loaded, report, html, junit, sarif)
     if as_json:
@@ -116,13 +122,14 @@ def list_checks(files: tuple[str, ...], tags: tuple[str, ...], as_json: bool) ->
     loaded = load_project()
     with open_store() as (store, _):
         plan = make_plan(loaded.project, files, set(tags), RecordedAnswers(loaded, store).list_cases)
+        hint = "" if plan.checks or plan.total else _first_check_hint(store)
     if plan.findings:
         print_text(finding_lines(plan.findings), err=True)
     elif not plan.checks:
-        print_text(f"no checks; write one into {CHECKS_DIR}/: traceforge schema check", err=True)
+        print_text("no check has this tag" if plan.total else f"no checks yet\n{hint_line(hint)}", err=True)
     if as_json:
         print_json_list([check.to_json() for check in plan.checks])
-    else:
+    elif plan.checks:
         print_text("\n".join(list_lines(plan.checks)))
     raise click.exceptions.Exit(int(exit_code(plan.findings)))
 
@@ -144,7 +151,8 @@ def new(trace: str, session: str, query: str | None, sample: int, name: str) -> 
     """
     refuse_in_ci("check new")
     if sum((bool(trace), bool(session), query is not None)) != 1:
-        raise click.UsageError("Name one of --from-trace, --from-session and --from-traces.")
+        message = "Name one of --from-trace, --from-session and --from-traces; to list the ids: traceforge trace list"
+        raise click.UsageError(message)
     loaded = load_project()
     tools = EvaluationTools(Redactor.from_config(loaded.config))
     title = name or f"proposed {trace or session or query}"
@@ -160,10 +168,11 @@ def new(trace: str, session: str, query: str | None, sample: int, name: str) -> 
             proposal = propose_check(title, source, answer, tools)
     for path in write_proposal(loaded.project, file, proposal):
         print_text(f"written: {one_line(os.path.relpath(path))}")
+    print_text("next: remove the assertions that do not matter, then traceforge check run", err=True)
 
 
 def _load_plan(
-    loaded: LoadedConfig, files: tuple[str, ...], tags: tuple[str, ...], recorded: RecordedAnswers
+    loaded: LoadedConfig, files: tuple[str, ...], tags: tuple[str, ...], recorded: RecordedAnswers, store: TraceStore
 ) -> CheckPlan:
     """The checks in these files with these tags.
 
@@ -175,8 +184,16 @@ def _load_plan(
         if plan.total:
             raise NotFound(f"no check has the tag {' or '.join(tags)}", hint="See: traceforge check list")
         where = ", ".join(files) or CHECKS_DIR
-        raise NotFound(f"there is no check in {where}", hint=f"Write one into {CHECKS_DIR}/: traceforge schema check")
+        raise NotFound(f"there is no check in {where}", hint=_first_check_hint(store))
     return plan
+
+
+def _first_check_hint(store: TraceStore) -> str:
+    """How to get a first check: one is proposed for a recorded answer."""
+    newest = store.list_rows(TraceFilter(status="success"), limit=1)
+    if not newest:
+        return RECORD_HINT
+    return f"Let one be proposed for a recorded answer: traceforge check new --from-trace {newest[0].summary.id[:8]}"
 
 
 def _store_report(loaded: LoadedConfig, report: CheckReport, mode: str, redactor: Redactor) -> None:

@@ -346,7 +346,10 @@ class PluginGate:
         for finding in [*judgement.unchecked, *unselected, *failed]:
             self._fail(f"unchecked: {finding.message}", hint_line(finding.hint))
         if observations.missed_scopes:
+            from traceforge.report.gate_text import pending_note_lines
+
             has_snapshots = bool(self.process.snapshots.approved_calls)
+            self._lines += pending_note_lines(self.project)
             self._lines += _missed_lines(has_snapshots=has_snapshots, needs_fresh=observations.deviations > 0)
 
     def _record(self, observations: RunObservations) -> None:

@@ -23,7 +23,7 @@ from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, Settin
 from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE
 from traceforge.snapshots.formats.raw_response import CANCELLED
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
-from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
+from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, count_pending
 from traceforge.snapshots.record.pending_comparison import compare_with_approved
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.terminal import one_line
@@ -242,7 +242,8 @@ def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = F
         place = f" {one_line(finding.path)}" if finding.path else ""
         yield f"{one_line(finding.file)}{place}: {finding.rule} {one_line(finding.message)}"
         if gate_finding.calls or (finding.rule == REFUSED_RULE and len(gate_finding.scopes) > 1):
-            yield from (f"    in {one_line(scope)}" for scope in gate_finding.scopes[:SCOPES_SHOWN] if scope)
+            scopes = () if gate_finding.scopes == (finding.file,) else gate_finding.scopes[:SCOPES_SHOWN]
+            yield from (f"    in {one_line(scope)}" for scope in scopes if scope)
             if len(gate_finding.scopes) > SCOPES_SHOWN:
                 yield f"    and {len(gate_finding.scopes) - SCOPES_SHOWN} more"
         if gate_finding.comparison is not None:
@@ -251,6 +252,14 @@ def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = F
             yield f"    {one_line(gate_finding.explanation)}"
         if finding.hint:
             yield hint_line(finding.hint)
+
+
+def pending_note_lines(project: str) -> Iterator[str]:
+    """What waits for an approval, before a red run advises to record: CI has no part in it."""
+    pending = 0 if is_ci() else count_pending(project)
+    if pending:
+        changes = f"{count(pending, 'change')} {'is' if pending == 1 else 'are'} pending already"
+        yield f"{changes}; look, and approve what is right, before you record again: traceforge diff"
 
 
 def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool = False) -> Iterator[str]:
@@ -266,6 +275,7 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
     yield from observation_lines(observations)
     yield from (f"note: {one_line(note)}" for note in test_run.snapshots.tree_report.notes)
     if any(gate_finding.can_record for gate_finding in test_run.findings):
+        yield from pending_note_lines(test_run.snapshots.loaded.project)
         yield f"to approve the changes{', on your machine' if is_ci() else ''}:"
         fresh = " --fresh" if any(gate_finding.needs_fresh for gate_finding in test_run.findings) else ""
         yield f"    traceforge record{fresh} -- {one_line(shlex.join(command))}"

@@ -210,13 +210,17 @@ def load_pending(project: str) -> list[PendingChange]:
 
 
 def first_approval_hint(project: str) -> str:
-    """What to do in a project without an approved call: approve what is pending, or record.
+    """What to do in a project without an approved call: approve what is pending, or record."""
+    return APPROVE_FIRST_HINT if count_pending(project) else RECORD_FIRST_HINT
 
-    The pending changes are counted, not read: a damaged one is reported by the command that the hint names.
+
+def count_pending(project: str) -> int:
+    """How many changes are pending.
+
+    They are counted, not read: a damaged one is reported by the command that a hint names.
     """
     folder = os.path.join(project, PENDING_FOLDER)
-    is_pending = os.path.isdir(folder) and any(_is_pending_name(entry.name) for entry in list_folder(folder))
-    return APPROVE_FIRST_HINT if is_pending else RECORD_FIRST_HINT
+    return sum(_is_pending_name(entry.name) for entry in list_folder(folder)) if os.path.isdir(folder) else 0
 
 
 def _is_pending_name(name: str) -> bool:
