@@ -17,6 +17,7 @@ from support.proposals import approve_change, make_call, propose
 from support.review_project import NEW_SYSTEM, SYSTEM, approved_calls, ask, changed_calls, make_review_project
 from support.stored_traces import trace_id
 from support.ui_servers import RunningUi
+from traceforge.checks.runs.stored_reports import REPORTS
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
 from traceforge.snapshots.live.live_history import store_report
 from traceforge.snapshots.live.live_verdict import check_exit_code, checked_json, judge_answers
@@ -67,6 +68,7 @@ def make_full_project(folder: Path, words: str = "") -> FullProject:
     reports = [
         store_report(str(project), live_report(added, *texts)) for texts in (("yes",) * 5, ("yes", "no", "maybe"))
     ]
+    run = store_check_runs(project, added)
     (project / "traceforge.config.json").write_text("{}")
     trace, first, second = trace_id(STREAM), context.responses[0], context.responses[2]
     snapshot = f"/context/snapshots/{second.snapshot_id}"
@@ -89,6 +91,9 @@ def make_full_project(folder: Path, words: str = "") -> FullProject:
         "/changes/{change_id}": f"/changes/{changes[0].id}",
         "/approvals": "/approvals",
         "/builds": "/builds",
+        "/checks": "/checks",
+        "/checks/new": f"/checks/new?trace={trace}",
+        "/checks/{name}": f"/checks/{run}",
         "/live": "/live",
         "/live/{name}": f"/live/{reports[1]}",
         "/evidence": "/evidence",
@@ -117,11 +122,61 @@ def make_full_project(folder: Path, words: str = "") -> FullProject:
         "snapshot-purged": f"/context/snapshots/{context.purged_snapshot}",
         "branch-refund": f"/context/branches/{context.refund}?session={context.session}",
         "evidence-pack": "/evidence/evidence/run-1",
+        "checks-of-session": f"/checks/new?session={SESSION}",
+        "checks-saved": "/checks?saved=refund",
         "not-found": "/nothing-here",
         **{f"change-{place}": f"/changes/{change.id}" for place, change in enumerate(changes[1:], 2)},
         "change-inline": f"/changes/{changes[0].id}?diff=inline",
     }
     return FullProject(project, addresses, states)
+
+
+def store_check_runs(project: Path, words: str) -> str:
+    """Check files that were run three times; the last run has every kind of result. Gives its name."""
+    (project / ".ai-checks").mkdir()
+    (project / ".ai-checks/refund.yaml").write_text("name: refund\n")
+    for failing in (0, 1):
+        REPORTS.store(str(project), check_report(words, failing))
+    return REPORTS.store(str(project), {**check_report(words, 2), "mode": f"live{words}" if words else "live"})
+
+
+def check_report(words: str, failing: int) -> dict[str, Any]:
+    """A report of `traceforge check run`: of two checks so many fail; one has no answer, one a pass rate."""
+
+    def assertion(kind: str, verdict: str, place: int) -> dict[str, Any]:
+        label = f"{kind}: 1881{words}"
+        return {"type": kind, "name": label, "line": place + 4, "verdict": verdict, "where": f"text{words}",
+                "expected": f"the text has 1881{words}", "actual": f'"It is on its way."{words}'}  # fmt: skip
+
+    def run(number: int, verdict: str) -> dict[str, Any]:
+        kinds = (("contains", verdict), ("no_refusal", "passed"))
+        assertions = [assertion(kind, result, place) for place, (kind, result) in enumerate(kinds)]
+        return {"reference": trace_id(number), "verdict": verdict, "error": "", "assertions": assertions}
+
+    def check(name: str, outcome: str, runs: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+        file = f".ai-checks/refund.yaml{words}"
+        return {"id": f"{file}::{name}{words}", "file": file, "line": 2, "name": f"{name}{words}", "case": "",
+                "tags": [f"refunds{words}"], "assertions": ["contains", "no_refusal"], "outcome": outcome,
+                "reason": "", "rate": None, "runs": runs, **fields}  # fmt: skip
+
+    verdicts = ["failed" if number < failing else "passed" for number in range(2)]
+    rate = {"passed": 18, "runs": 20, "low": 0.683, "high": 0.988}
+    checks = [
+        check(f"order {number}", verdict, [run(number + 2, verdict)]) for number, verdict in enumerate(verdicts)
+    ]
+    no_answer = {
+        "reference": trace_id(ERROR),
+        "verdict": "unchecked",
+        "error": f"HTTP 503{words}",
+        "assertions": [],
+    }
+    checks.append(check("the carrier", "unchecked", [no_answer], case=f"case 2{words}", reason=f"no answer{words}"))
+    rated = [run(STREAM, "failed" if number % 10 == 3 else "passed") for number in range(20)]
+    checks.append(check("a date is named", "passed", rated, rate=rate))
+    finding = {"file": f".ai-checks/old.yaml{words}", "path": "line 3 column 1", "rule": "CK1",
+               "message": f"unknown field{words}", "hint": f"Did you mean name?{words}"}  # fmt: skip
+    return {"mode": "replay", "exit_code": 1 if failing else 3, "counts": {}, "checks": checks,
+            "findings": [finding] if failing == 2 else []}  # fmt: skip
 
 
 def live_report(words: str, *texts: str) -> dict[str, Any]:

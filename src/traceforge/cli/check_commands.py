@@ -9,12 +9,10 @@ from functools import partial
 
 import click
 
-from traceforge.canon import JSONObject
-from traceforge.checks.assertions.answer import FailedCall
 from traceforge.checks.assertions.judge_assertions import EvaluationTools
 from traceforge.checks.formats.data_sets import CASES_MAX
 from traceforge.checks.runs.check_plan import CHECKS_DIR, CheckPlan, make_plan
-from traceforge.checks.runs.check_proposal import make_file_name, propose_check, propose_data_set, write_proposal
+from traceforge.checks.runs.check_proposal import make_file_name, propose_check_of, propose_data_set, write_proposal
 from traceforge.checks.runs.check_results import CheckReport
 from traceforge.checks.runs.check_run import replay_checks, run_checks_live
 from traceforge.checks.runs.live_answers import LiveAnswers
@@ -163,9 +161,7 @@ def new(trace: str, session: str, query: str | None, sample: int, name: str) -> 
             proposal = propose_data_set(title, f"{file}.jsonl", recorded.read_cases(query), sample, tools)
         else:
             run = recorded.read_trace(trace) if trace else recorded.read_session(session)
-            source: JSONObject = {"session": run.reference} if session else {"trace_id": run.reference}
-            answer = run.answers if isinstance(run.answers, FailedCall) else run.answers[0]
-            proposal = propose_check(title, source, answer, tools)
+            proposal = propose_check_of(title, run, tools, is_session=bool(session))
     for path in write_proposal(loaded.project, file, proposal):
         print_text(f"written: {one_line(os.path.relpath(path))}")
     print_text("next: remove the assertions that do not matter, then traceforge check run", err=True)

@@ -10,6 +10,7 @@ We draw them ourselves: no foreign script is part of the page, and none is built
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -150,6 +151,44 @@ def span_bar(span: Span, total_ms: float) -> Markup:
     state = "plot-failed" if span.is_error else _series(0)
     body = f'<rect class="plot-bar {state}" x="{_n(x)}" y="0" width="{_n(width)}" height="10"/>'
     head = f'<svg class="plot-span" viewBox="0 0 {WIDTH} 10" preserveAspectRatio="none" aria-hidden="true">'
+    return Markup(f"{head}{body}</svg>")  # noqa: S704 (numbers and names of classes)
+
+
+class StripMark(NamedTuple):
+    """One result of a strip: good, warn or bad, its word, and when it was."""
+
+    kind: str
+    word: str
+    at: str
+
+
+def outcome_strip(marks: Sequence[StripMark], title: str) -> Markup:
+    """Results over time as a row of bars; the height says the same as the colour: what does not hold is tall."""
+    step, height = 6, 16
+    sizes = {"good": 6, "warn": 11, "bad": height}
+    bars = []
+    for place, mark in enumerate(marks[-MARKS_MAX:]):
+        size = sizes.get(mark.kind, height)
+        note = _text(f"{mark.word}, {mark.at}")
+        bars.append(
+            f'<rect class="strip-{"good" if mark.kind == "good" else "warn" if mark.kind == "warn" else "bad"}" '
+            f'x="{place * step}" y="{height - size}" width="{step - 2}" height="{size}" rx="1">'
+            f"<title>{note}</title></rect>"
+        )
+    words = Counter(mark.word for mark in marks)
+    label = f"{title}: {', '.join(f'{times} {word}' for word, times in words.items())}"
+    width = max(len(bars), 1) * step - 2
+    head = f'<svg class="plot-strip" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img"'
+    return Markup(f'{head} aria-label="{_text(label)}">{"".join(bars)}</svg>')  # noqa: S704 (every piece is escaped)
+
+
+def interval_bar(low: float, high: float, share: float) -> Markup:
+    """A share from 0 to 1 as a tick, in the range of the true shares that fit. Its text stands beside it."""
+    x, width = low * 100, max((high - low) * 100, 1.0)
+    tick = min(max(share * 100 - 0.75, 0.0), 98.5)
+    body = f'<rect class="interval-range" x="{_n(x)}" y="1" width="{_n(width)}" height="6"/>'
+    body += f'<rect class="interval-tick" x="{_n(tick)}" y="0" width="1.5" height="8"/>'
+    head = '<svg class="plot-interval" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
     return Markup(f"{head}{body}</svg>")  # noqa: S704 (numbers and names of classes)
 
 

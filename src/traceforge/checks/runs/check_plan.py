@@ -103,6 +103,12 @@ def make_plan(project: str, paths: Sequence[str], tags: Set[str], list_trace_cas
     return CheckPlan(checks, findings, total)
 
 
+def has_check_files(project: str) -> bool:
+    """Whether the project has a check file, valid or not."""
+    folder = os.path.join(project, CHECKS_DIR)
+    return os.path.isdir(folder) and any(_walk(folder))
+
+
 def _find_files(paths: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Every check file, and whether a person named it."""
     for path in paths:

@@ -20,6 +20,7 @@ from traceforge.checks.assertions.judge_assertions import EvaluationTools
 from traceforge.checks.assertions.language_detection import detect_language
 from traceforge.checks.formats.assertion_types import AnyAssertion
 from traceforge.checks.runs.check_plan import CHECKS_DIR
+from traceforge.checks.runs.recorded_answers import AnsweredRun
 from traceforge.conversion import convert
 from traceforge.errors import CannotWrite, NotFound, NotJSON, PathInUse
 from traceforge.files import make_shared_folder, write_atomic
@@ -51,6 +52,16 @@ def propose_check(
     """
     assertions = _propose_for_all([answer], tools)
     return CheckProposal(_write_check(name, source, assertions, "answer"))
+
+
+def propose_check_of(name: str, run: AnsweredRun, tools: EvaluationTools, *, is_session: bool) -> CheckProposal:
+    """A check of a recorded run, which is a trace or a session; of several choices, of the first.
+
+    Raises:
+        NotFound: the recorded call failed, so there is no answer.
+    """
+    source: JSONObject = {"session": run.reference} if is_session else {"trace_id": run.reference}
+    return propose_check(name, source, run.answers if isinstance(run.answers, FailedCall) else run.answers[0], tools)
 
 
 def propose_data_set(
