@@ -25,6 +25,7 @@ from traceforge.redact.plausibility import (
     is_random,
     is_uuid,
 )
+from traceforge.redact.secret_names import is_secret_field_name
 
 _JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hostile text has many.
 _BARE_BYTES_MAX = 1024  # A longer value is followed to its end once it is known to be one.
@@ -42,7 +43,7 @@ _STRONG_WORD = (
 )
 # A header that names a session is judged by its value: ids that group calls are words or UUIDs.
 _WEAK_WORD = (
-    rb"(?i:token|key|[_-]pat|[_-]pass|auth|jwt|[_-]creds?|credentials?|[_-]login"
+    rb"(?i:token|key|[_-](?:pat|pass|pw|psk|login|creds?)|auth|jwt|credentials?|otp[_-]?seed|recovery[_-]?code"
     rb"|x-(?:session|sid|sso|ticket|bearer|[cx]srf))"
 )
 _TYPE = rb"(?:[ \t]?:?[ \t](?:&?(?:'static )?str|[sS]tring))?"  # `api_key: str = "…"`, `var key string = "…"`
@@ -206,6 +207,8 @@ def _is_weakly_named(name: bytes, value: bytes, *, has_equals: bool) -> bool:
         return count_digits(value) >= 3 and is_opaque(value)
     if _OTHER_KEY.search(name):
         return False
+    if is_uuid(value) and is_secret_field_name(name.decode("latin-1")):
+        return True
     if name[-5:].lower() in (b"_pass", b"-pass"):
         return is_password(value) and not is_common_word(value)
     if name[-5:].lower() == b"token" or _VARIABLE_NAME.match(name):
@@ -366,7 +369,8 @@ def _option(text: bytes, start: int, _: int) -> ByteRange | None:
 _PROGRAM_PASSWORD = LazyPattern(
     rb"(?:sshpass|mysql(?:dump|admin)?|mariadb|(?:docker|podman|registry|oc|acr)[ \t]+login"
     rb"|(?i:psexec(?:\.exe)?)|redis-cli|mongo(?:sh|dump|restore|export|import)?)(?:[ \t][^\x00\n|;&]{0,160}?)?"
-    rb"[ \t](?:-p|-a|--pass)[ \t=]?(?P<quote>[\"']?)(?P<value>[^\x00\s\"'|;&<>$-][^\x00\s\"'|;&<>]{3,256})"
+    rb"[ \t](?:-[pa][ \t=]?|--pass(?:word)?[ \t=])"
+    rb"(?P<quote>[\"']?)(?P<value>[^\x00\s\"'|;&<>$-][^\x00\s\"'|;&<>]{3,256})"
 )
 
 

@@ -68,11 +68,14 @@ def _basic(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span(1) if match and _is_basic(match[1]) else None
 
 
+_USER_OPTION = rb"(?:-[A-Za-z]{0,5}[uU]|-a|--user|--proxy-user)"
 _CURL_USER = LazyPattern(
-    rb"[ \t](?:-u\\?|(?:-u|-U|-a|--user|--proxy-user)\\?(?:[ =]\s{0,4}))"
-    rb"(?:(?P<quote>[\"'])(?P<quoted>[^\x00\"':\n]{0,128}(?:(?P=quote):(?P=quote)|:)[^\x00\"'\n]{0,256})(?P=quote)"
-    rb"|(?P<bare>[^\x00\s\"':$]{0,128}:(?:'[^\x00'\n]{1,256}'|\"[^\x00\"\n]{1,256}\"|[^\x00\s\"']{1,256})))"
+    rb"[ \t,\[]\\{0,3}[\"']?(?:-u\\?|" + _USER_OPTION + rb"\\?(?:\\{0,3}[\"'],|[ =])\s{0,4})"
+    rb"(?:\\{0,3}(?P<quote>[\"'])(?P<quoted>[^\x00\"':\n]{0,128}(?:(?P=quote):(?P=quote)|:)[^\x00\"'\n]{0,256})"
+    rb"(?P=quote)"
+    rb"|(?P<bare>[^\x00\s\"':$]{0,128}:(?:'[^\x00'\n]{1,256}'|\"[^\x00\"\n]{1,256}\"|[^\x00\s\"']{0,256})))"
 )
+_PASSWORD_BYTES_MIN = 4
 _PLACEHOLDER_WORD = LazyPattern(
     rb"(?i)(?:user|name|pass|word|token|secret|api|key|your|test|admin|root|foo|bar|[-_ ])+\Z"
 )
@@ -86,8 +89,16 @@ def _curl_user(text: bytes, start: int, _: int) -> ByteRange | None:
         return None
     group = "quoted" if match["quoted"] else "bare"
     user, _colon, password = (part.strip(b"\"'[]{}<>") for part in match[group].partition(b":"))
-    secret = password or user  # `-u token:` has no password: the user is the secret.
-    if is_placeholder(match[group]) or _PLACEHOLDER_WORD.match(secret) or len(secret) < 4:
+    # `-u token:` and `-u token:x` have no password: the user is the secret, unless it is a name.
+    secret = password if len(password) >= _PASSWORD_BYTES_MIN else user
+    if not password and group == "bare" and not is_random(user):
+        return None
+    if (
+        is_placeholder(match[group])
+        or is_placeholder(secret)
+        or _PLACEHOLDER_WORD.match(secret)
+        or len(secret) < _PASSWORD_BYTES_MIN
+    ):
         return None
     return match.span(group)
 
@@ -104,13 +115,14 @@ def _curl_header(text: bytes, start: int, _: int) -> ByteRange | None:
 
 
 _CURL_OPTION = LazyPattern(
-    rb"CURLOPT_[A-Z0-9_]{0,16}(?:PASSWORD|USERPWD|PASSWD|BEARER)\s{0,4},\s{0,4}\"([^\x00\"\n]{4,256})\""
+    rb"CURLOPT_[A-Z0-9_]{0,16}(?:PASSWORD|USERPWD|PASSWD|BEARER)\s{0,4},\s{0,4}(?P<quote>[\"'])"
+    rb"(?P<value>[^\x00\"'\n]{4,256})(?P=quote)"
 )
 
 
 def _curl_option(text: bytes, start: int, _: int) -> ByteRange | None:
     match = _CURL_OPTION.match(text, start)
-    return match.span(1) if match and not is_placeholder(match[1]) else None
+    return match.span("value") if match and not is_placeholder(match["value"]) else None
 
 
 _USERINFO = LazyPattern(rb"://([^\x00\s/?#@\"'<>\\]{0,256}:[^\x00\s/?#@\"'<>\\]{1,1024})@[A-Za-z0-9\[]")
@@ -210,7 +222,8 @@ DETECTORS = (
     ),
     Detector("BEARER", rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?[A-Za-z0-9._~+/=-]{12}", _bearer, EDGE),
     Detector("BEARER", rb"(?i:basic)(?:[ \t]{1,4}|%20)[A-Za-z0-9+/]{8}", _basic, EDGE),
-    Detector("BASIC_AUTH", rb"[ \t](?:-u[A-Za-z0-9._-]+:|(?:-u|-U|-a|--user|--proxy-user)\\?[ =])", _curl_user),
+    Detector("BASIC_AUTH", rb"[ \t](?:-u[A-Za-z0-9._@+-]+:|" + _USER_OPTION + rb"\\?[ =])", _curl_user),
+    Detector("BASIC_AUTH", rb"[ ,\[]\\{0,3}[\"']" + _USER_OPTION + rb"\\{0,3}[\"'],", _curl_user),
     Detector(
         "BEARER",
         rb"(?:-H|--header)[ =]{0,3}[\"'](?i:[a-z-]{0,24}(?:key|token|secret|auth))[ ]{0,2}:[ ]{0,5}[A-Za-z0-9]",

@@ -27,10 +27,12 @@ from traceforge.redact.secret_names import (
     PAIR_VALUE_KEYS,
     SCHEMA_KEYS,
     SESSION_COOKIES,
+    WEB_KEY_TYPE,
     fold_name,
     fold_names,
     is_description,
     is_secret_header_name,
+    list_private_members,
     name_collection,
 )
 from traceforge.redact.text_edits import replace_and_split
@@ -41,10 +43,12 @@ CARD_MIN = 10**11  # A smaller number cannot be a payment card and is not scanne
 NAME_LENGTH_MAX = 128
 _NESTED_QUOTE = r"\\\""  # a quote that is escaped twice: in a JSON text inside a JSON text inside a text
 _SHAPE_NAMES = "|".join(
-    name.replace("_", "[-_]?") for name in (*COLLECTION_NAMES, *PAIR_VALUE_KEYS, "kind")
+    name.replace("_", "[-_]?") for name in (*COLLECTION_NAMES, *PAIR_VALUE_KEYS, "kind", WEB_KEY_TYPE)
 )  # of the members by which one of the shapes is known
 _SHAPE = LazyPattern(rf'(?i)"(?:{_SHAPE_NAMES})"\s{{0,8}}:')
-_SHAPE_KEYS = frozenset({*PAIR_VALUE_KEYS, "kind"})  # Only an object with one of these has a shape to examine.
+_SHAPE_KEYS = frozenset(
+    {*PAIR_VALUE_KEYS, "kind", WEB_KEY_TYPE}
+)  # Only an object with one of these has a shape to examine.
 _SESSION_COOKIES = fold_names(SESSION_COOKIES)
 _CONTAINER_STARTS = frozenset("{[ \t\r\n")  # the first character of a text that is an object or a list
 _BORDER = "\x00"  # Stands between two texts. No detector crosses it.
@@ -140,7 +144,7 @@ class _TextCollector:
                 self._collect_number(child, (node, key), f'{key}": ')
 
     def _collect_shape(self, members: dict[str, Any], node: Node | None, todo: list[Container]) -> dict[str, Any]:
-        """Collect what the shape of an object gives away: a name and its value, a cookie, a Secret of Kubernetes.
+        """Collect what the shape of an object gives away: a name and its value, a cookie, a key, a Kubernetes Secret.
 
         Returns the other members, which are judged one by one.
         """
@@ -150,6 +154,9 @@ class _TextCollector:
         elif (value_key := _find_value_key(members)) is not None:
             name = name_collection("cookies") if _is_cookie(members, node) else _find_value_name(members, node)
             members = self._collect_named_value(members, value_key, name, node)
+        for key in list_private_members(members):
+            self._collect_secret_member(members[key], (node, key))
+            members = _without(members, key)
         return self._collect_manifest(members, node, todo) if members.get("kind") == "Secret" else members
 
     def _collect_named_value(

@@ -106,6 +106,7 @@ TOKENS = (
     token_detector("GITLAB_TOKEN", rb"gloas-", _W + rb"{64}" + _END, _is_uneven),
     token_detector("GITLAB_TOKEN", rb"_gitlab_session=", rb"[0-9a-z]{32}" + _END),
     token_detector("SLACK", rb"xox[abce-z](?:\.xox[a-z])?-", rb"[0-9A-Za-z-]{10,512}", _is_slack),
+    token_detector("SLACK", rb"xwfp-", rb"[0-9A-Za-z-]{20,512}", _is_slack),
     token_detector("SLACK", rb"xoxd-", rb"[0-9A-Za-z%+/=_-]{20,512}", _is_slack),
     token_detector("SLACK", rb"xapp-", rb"\d-[A-Za-z0-9]+-\d+-[A-Za-z0-9]{3,128}", _is_slack),
     token_detector("API_KEY", rb"(?:https?://)?hooks\.zapier\.com/hooks/catch/", rb"[A-Za-z0-9/]{12,100}"),
@@ -275,7 +276,7 @@ def _azure_account_key(text: bytes, start: int, _: int) -> ByteRange | None:
 
 
 _JWT = LazyPattern(
-    rb"ey[IJ][A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{4,65536}(?:(?:\.[A-Za-z0-9_-]{1,65536}){1,3}|\.(?![A-Za-z0-9_-]))?"
+    rb"ey[IJ][A-Za-z0-9_-]{8,4096}\.(?:[A-Za-z0-9_-]{4,65536}|(?=\.[A-Za-z0-9_-]))(?:(?:\.[A-Za-z0-9_-]{1,65536}){1,3}|\.(?![A-Za-z0-9_-]))?"
 )
 _JWT_BASE64 = LazyPattern(rb"ZXlK[A-Za-z0-9+/_-]{40,65536}={0,2}")
 _CLAIM = LazyPattern(rb'"(?:alg|typ|kid|enc|cty)"')

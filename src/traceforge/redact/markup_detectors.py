@@ -96,7 +96,7 @@ def _attribute(text: bytes, start: int, _: int) -> ByteRange | None:
 # The scan over all detectors follows a name without counting: a count would be a state of its automaton for each byte
 # of every word. The exact expressions above count.
 _ANY_NAME = rb"[A-Za-z0-9_.:-]*" + _WORD + rb"[A-Za-z0-9_-]*"
-_PAIR_NAME = rb"[A-Za-z0-9_.-]*(?i:key|token|secret|password)"
+_PAIR_NAME = rb"[A-Za-z0-9_.-]*(?i:key|token|secret|passw(?:or)?d|passphrase|pwd|auth|psk)"
 DETECTORS = (
     Detector("FIELD", _OPEN + _ANY_NAME + rb"(?:\s[^\x00<>&]*)?" + _CLOSE + rb"\s{0,16}[^\x00\s]", _element),
     Detector("FIELD", _OPEN + rb"key" + _CLOSE + rb"\s{0,8}" + _ANY_NAME + rb"\s{0,8}" + _OPEN + rb"\\?/key", _plist),

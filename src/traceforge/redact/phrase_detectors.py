@@ -77,7 +77,7 @@ def _call(text: bytes, start: int, _: int) -> ByteRange | None:
 
 
 _METHOD = LazyPattern(
-    rb"(?P<word>(?i:key|token|secret|passw(?:or)?d))\([ ]?b?(?P<quote>[\"'`])"
+    rb"(?P<word>(?i:key|token|secret|passw(?:or)?d|credential))[ ]?\([ ]?b?(?P<quote>[\"'`])"
     rb"(?P<value>[^\x00\"'`\n\\]{6,1024})(?P=quote)[ ]?\)"
 )
 _READING = LazyPattern(rb"(?i)(?:^|[^A-Za-z])(?:get|has|find|by|is|remove|delete|check|lookup)[A-Za-z]{0,24}\Z")
@@ -165,7 +165,9 @@ def _cookies(text: bytes, start: int, _: int) -> ByteRange | None:
 _COMMAND = LazyPattern(
     rb"(?:--from-literal[= ][A-Za-z0-9_.-]{1,128}=|--secret-string[ =]|SecureString[ ](?:-String[ ]|--value[ =])?"
     rb"|secret[ ]set[ ][A-Za-z0-9_-]{1,128}[ ](?:--body|-b)[ =]"
-    rb"|(?:ENV|setx|-gx)[ \t]{1,8}[A-Z0-9_]{0,60}(?:PASS|PASSWORD|PASSWD|PWD|PASSPHRASE|SECRET)[ \t]{1,8})"
+    rb"|github-oauth\.[a-z0-9.-]{1,64}[ ]"
+    rb"|(?:ENV|setx|-gx)[ \t]{1,8}[A-Z0-9_]{0,60}(?:PASS|PASSWORD|PASSWD|PWD|PASSPHRASE|SECRET)[ \t]{1,8}"
+    rb"|(?:setenv|set)[ \t]{1,8}[A-Za-z0-9_]{0,60}(?i:pass(?:word|wd|phrase)?|pwd|secret|token|key)[ \t]{1,8})"
     rb"[\"']?(?P<value>[^\x00\s\"'$<{][^\x00\s\"']{5,1024})"
 )
 
@@ -181,7 +183,7 @@ def _command(text: bytes, start: int, _: int) -> ByteRange | None:
 DETECTORS = (
     Detector("SECRET", rb"[\s(*`][A-Za-z]*[0-9][A-Za-z0-9_+/-]{14}", _near),
     Detector("SECRET", rb"\([ ]?b?[\"'][A-Za-z0-9_.-]*(?i:passw(?:or)?d|passphrase|pwd|secret)[\"'],", _call),
-    Detector("SECRET", rb"(?i:key|token|secret|passw(?:or)?d)\([ ]?b?[\"'`][^\x00\"'`\n]{6}", _method),
+    Detector("SECRET", rb"(?i:key|token|secret|passw(?:or)?d|credential)[ ]?\([ ]?b?[\"'`][^\x00\"'`\n]{6}", _method),
     Detector(
         "SECRET",
         rb"(?i:pass(?:word|wd|phrase)?|pwd?)(?:'s|\xe2\x80\x99s)?[ \t]*[:= \t][ \t]*[\"'`(]{0,2}[A-Za-z0-9]*"
@@ -192,7 +194,8 @@ DETECTORS = (
     Detector("SECRET", rb"(?:(?i:cookie)[\"']?[ ]?[:=,]?|[ \t]-b)[ ]?[\"']?[A-Za-z0-9_.$-]+=", _cookies),
     Detector(
         "SECRET",
-        rb"(?:--from-literal[= ]|--secret-string[ =]|SecureString[ ]|secret[ ]set[ ]"
+        rb"(?:--from-literal[= ]|--secret-string[ =]|SecureString[ ]|secret[ ]set[ ]|github-oauth\."
+        rb"|(?:setenv|set)[ \t]+[A-Za-z0-9_]*(?i:pass|pwd|secret|token|key)"
         rb"|(?:ENV|setx|-gx)[ \t]+[A-Z0-9_]*(?:PASS|PWD|SECRET))",
         _command,
     ),

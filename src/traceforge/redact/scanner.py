@@ -15,6 +15,7 @@ import re2
 
 from traceforge.redact import (
     assignment_detectors,
+    companion_detectors,
     context_detectors,
     encoded_keys,
     key_detectors,
@@ -182,6 +183,7 @@ def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
     """Every detector, the most certain first; `fields` are more names of secret JSON members."""
     member = context_detectors.member_detector([*FIELD_NAMES, *fields])
     return (
+        *companion_detectors.ALL_DETECTORS,
         *secret_columns.DETECTORS,
         member,
         *key_detectors.TOKENS,
@@ -193,6 +195,7 @@ def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
         *assignment_detectors.DETECTORS,
         *phrase_detectors.DETECTORS,
         *record_detectors.DETECTORS,
+        *companion_detectors.DETECTORS,
         *personal_detectors.DETECTORS,
     )
 

@@ -11,6 +11,7 @@ logprobs), `key` and `signature` in a body, `user`, `session`, `prompt_cache_key
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from traceforge.redact.lazy_pattern import LazyPattern
 
@@ -18,7 +19,7 @@ FIELD_NAMES = (
     "Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "Cookie2", "Set-Cookie2",
     "X-API-Key", "API-Key", "X-Goog-API-Key", "Ocp-Apim-Subscription-Key", "X-Functions-Key",
     "X-Auth-Token", "X-Access-Token", "X-CSRF-Token", "X-Amz-Security-Token", "X-GitHub-Token", "X-Vault-Token",
-    "Private-Token", "Job-Token", "Deploy-Token",
+    "X-Honeycomb-Team", "Private-Token", "Job-Token", "Deploy-Token",
     "access_token", "refresh_token", "id_token", "auth_token", "bearer_token", "session_token", "authorization_token",
     "api_token", "oauth_token", "bot_token", "secret_token", "hf_token", "github_token", "gitlab_token",
     "slack_token",
@@ -79,6 +80,10 @@ SESSION_COOKIES = ("session", "session_id", "sid", "connect.sid", "PHPSESSID", "
 MANIFEST_KEYS = ("data", "stringData")
 MANIFEST_NAME = "secrets"
 
+# A JSON Web Key, known by the member that says its type, and its private members; the others are public.
+WEB_KEY_TYPE = "kty"
+_WEB_KEY_PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "k"})
+
 _SEPARATORS = str.maketrans("", "", "-_")
 _HEADER_ENDING = LazyPattern(
     r"(?:^|[-_])(?:auth|jwt|key|token|credentials?|cookie|bearer|otp)$"
@@ -128,6 +133,13 @@ def is_secret_field_name(name: str) -> bool:
 def name_collection(name: str) -> str:
     """The name by which the members of a collection are judged: of cookies, only the random ones are secret."""
     return "credentials" if fold_name(name) == "cookies" else name
+
+
+def list_private_members(members: dict[str, Any]) -> list[str]:
+    """The names of the private members of a JSON Web Key; none of another object."""
+    if type(members.get(WEB_KEY_TYPE)) is not str:
+        return []
+    return [key for key, child in members.items() if key in _WEB_KEY_PRIVATE and type(child) is str]
 
 
 def is_description(name: str) -> bool:
