@@ -30,7 +30,7 @@ _CLI_GROUPS = {
     "Traces": "What was recorded on this machine.",
     "Live": "Calls to a provider.",
     "Context": "The context store, and its server.",
-    "Evidence": "Recordings and packs that somebody else can verify.",
+    "Evidence": "Recordings and packs that others can verify.",
     "Chat": "A chat that explains its answers.",
     "Project": "Set up, check and look up.",
 }
@@ -203,7 +203,7 @@ def http_page(document: dict[str, Any]) -> str:
         f"{document['info']['title']}, version {document['info']['version']}: what `traceforge serve` answers. This\n"
         "page is made from the [OpenAPI document](openapi.json), which the server has at `/v2/openapi.json`. Keys,\n"
         "limits, lists and errors are in [the API of the context store](context-api.md). Bodies and answers are\n"
-        "JSON where nothing else is said.\n",
+        "JSON unless a route says otherwise.\n",
     ]
     by_tag: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():

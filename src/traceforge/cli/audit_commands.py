@@ -12,8 +12,7 @@ from traceforge.cli.shared_page import PAGE_MODE
 from traceforge.config import current_folder, load_config
 from traceforge.drift.drift_audit import audit_cassettes
 from traceforge.files import write_atomic
-from traceforge.report.drift_page import drift_html
-from traceforge.report.drift_report import build_drift_report
+from traceforge.report.drift_report import build_drift_report, drift_html
 from traceforge.report.drift_text import drift_json, drift_lines
 from traceforge.report.finding_locations import FindingLocator
 from traceforge.terminal import print_json_bytes, print_text

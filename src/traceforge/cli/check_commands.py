@@ -17,8 +17,8 @@ from traceforge.checks.runs.check_results import CheckReport
 from traceforge.checks.runs.check_run import replay_checks, run_checks_live
 from traceforge.checks.runs.live_answers import LiveAnswers
 from traceforge.checks.runs.recorded_answers import RecordedAnswers
-from traceforge.checks.runs.stored_reports import store_check_report
-from traceforge.cli.check_drift_command import drift
+from traceforge.checks.runs.report_comparison import compare_reports
+from traceforge.checks.runs.stored_reports import REPORT_BYTES_MAX, StoredReport, read_report, store_check_report
 from traceforge.cli.check_live_command import CONCURRENCY_MAX, confirm_calls
 from traceforge.cli.ci_report_files import write_ci_reports
 from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
@@ -31,30 +31,28 @@ from traceforge.cli.trace_options import open_store
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.context.model_calls import ModelClients
 from traceforge.errors import CannotWrite, NotFound
-from traceforge.files import write_atomic
+from traceforge.files import read_file, write_atomic
 from traceforge.findings import exit_code
 from traceforge.redact.redactor import Redactor
 from traceforge.report.check_report import build_check_report, check_html
-from traceforge.report.check_text import check_lines, list_lines
+from traceforge.report.check_text import check_lines, drift_lines, list_lines
 from traceforge.report.finding_locations import FindingLocator
 from traceforge.report.text_format import count, finding_lines, hint_line
 from traceforge.statistics.pass_rate import RUNS_MAX
+from traceforge.statistics.rate_interval import LIMIT_ERROR
 from traceforge.terminal import one_line, print_text
 from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_store import TraceStore
 
 RECORD_HINT = "Record calls first: traceforge run -- COMMAND"
 
-_files_argument = click.argument("files", nargs=-1, metavar="[FILES]")
+_files_argument = click.argument("files", nargs=-1, metavar="[FILE...]")
 _tag_option = click.option("--tag", "tags", multiple=True, help="Use only checks with this tag; repeatable.")
 
 
 @click.group("check", cls=SuggestingGroup)
 def check_group() -> None:
     """Run checks of answers that may vary; propose new ones."""
-
-
-check_group.add_command(drift)
 
 
 @check_group.command()
@@ -67,7 +65,7 @@ check_group.add_command(drift)
 @click.option("--jobs", type=click.IntRange(1, CONCURRENCY_MAX), default=4, show_default=True, metavar="K",
               help="Run at most K live checks at a time.")  # fmt: skip
 @click.option("--max-cost", type=click.FloatRange(0, min_open=True), default=None, metavar="X",
-              help="Stop live runs when they have cost X, by the prices of the configuration.")  # fmt: skip
+              help="Make no further live run once all have cost X, by the prices in the configuration.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Skip the question before live runs; required without a terminal.")
 @click.option("--html", metavar="FILE", default="", help="Write the report to FILE as a page.")
 @report_options
@@ -76,14 +74,15 @@ def run(
     files: tuple[str, ...], tags: tuple[str, ...], is_replay: bool, runs: int | None, jobs: int,
     max_cost: float | None, yes: bool, html: str, junit: str, sarif: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run the checks in FILES, or all of .ai-checks.
+    """Run the checks in each FILE, or all of .ai-checks.
 
-    A check names an answer, and what must hold for it. With --replay, answers come from traces, sessions and approved
-    snapshots, and nothing is sent. With --live, the request of each check is sent to its model: that costs money, so
-    the command asks first. Each live answer becomes a trace.
+    A check says which answer it is about, and what must be true of it. With --replay, answers come from traces,
+    sessions and approved snapshots, and nothing is sent. With --live, the request of each check is sent to its model:
+    that costs money, so the command asks first. Each live answer is stored as a trace.
 
     Exit code 1: an assertion does not hold, or a check file breaks a rule. Exit code 3: something could not be
-    checked: there is no answer, the provider failed, the runs do not decide a pass rate, or no check matches.
+    checked: no answer was recorded, the provider failed, the runs are too few to decide a pass rate, or no check
+    matches.
     """
     if is_replay and (runs is not None or max_cost is not None):
         raise click.UsageError("--runs and --max-cost are about live runs: add --live.")
@@ -116,7 +115,7 @@ def run(
 @_tag_option
 @json_option
 def list_checks(files: tuple[str, ...], tags: tuple[str, ...], as_json: bool) -> None:
-    """List the checks in FILES, or all of .ai-checks."""
+    """List the checks in each FILE, or all of .ai-checks."""
     loaded = load_project()
     with open_store() as (store, _):
         plan = make_plan(loaded.project, files, set(tags), RecordedAnswers(loaded, store).list_cases)
@@ -133,11 +132,11 @@ def list_checks(files: tuple[str, ...], tags: tuple[str, ...], as_json: bool) ->
 
 
 @check_group.command()
-@click.option("--from-trace", "trace", metavar="ID", default="", help="Propose a check of the answer of this trace.")
+@click.option("--from-trace", "trace", metavar="ID", default="", help="Propose a check of the answer in this trace.")
 @click.option("--from-session", "session", metavar="ID", default="",
-              help="Propose a check of a session: its last text, and every tool call.")  # fmt: skip
+              help="Propose a check of this session: its last answer, and the tool calls of all.")  # fmt: skip
 @click.option("--from-traces", "query", metavar="QUERY", default=None,
-              help="Propose a check of many traces, with a data set: words, and filters: model:gpt-*.")  # fmt: skip
+              help="Propose one check, with a data set, of the traces that match: `refund model:gpt-*`.")  # fmt: skip
 @click.option("--sample", type=click.IntRange(1, CASES_MAX), default=50, show_default=True, metavar="N",
               help="Use at most N of the traces, chosen at random.")  # fmt: skip
 @click.option("--name", default="", help="Set the name of the check and of its file.")
@@ -165,6 +164,29 @@ def new(trace: str, session: str, query: str | None, sample: int, name: str) -> 
     for path in write_proposal(loaded.project, file, proposal):
         print_text(f"written: {one_line(os.path.relpath(path))}")
     print_text("next: remove the assertions that do not matter, then traceforge check run", err=True)
+
+
+@check_group.command()
+@click.argument("before", metavar="BEFORE", type=click.Path(dir_okay=False))
+@click.argument("after", metavar="AFTER", type=click.Path(dir_okay=False))
+@click.option("--alpha", type=click.FloatRange(0.0001, 0.5), default=LIMIT_ERROR, show_default=True, metavar="SHARE",
+              help="Accept this chance that a drop is reported although nothing changed.")  # fmt: skip
+@json_option
+def drift(before: str, after: str, alpha: float, as_json: bool) -> None:
+    """Compare two reports, and fail on a drop that is not chance.
+
+    BEFORE and AFTER are reports: the output of `traceforge check run --json`, or files of .ai-tests/checks, where
+    each run stores its report. Each case of a data set is compared with itself.
+
+    Exit code 1: an assertion holds less often in AFTER. Exit code 3: an assertion is in one report only, or the runs
+    are too few to show any drop.
+    """
+    report = compare_reports(_read_report(before), _read_report(after), alpha)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        print_text("\n".join(drift_lines(report)))
+    raise click.exceptions.Exit(int(report.exit_code))
 
 
 def _load_plan(
@@ -210,3 +232,7 @@ def _write_reports(loaded: LoadedConfig, report: CheckReport, html: str, junit: 
     if is_ci_report_wanted(junit, sarif):
         locator = FindingLocator(loaded.project, current_folder())
         write_ci_reports(build_check_report(report, locator), junit, sarif)
+
+
+def _read_report(path: str) -> StoredReport:
+    return read_report(read_file(path, bytes_max=REPORT_BYTES_MAX), path)

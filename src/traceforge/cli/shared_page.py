@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 PAGE_MODE = 0o600  # It quotes prompts.
 
 html_option = click.option(
-    "--html", metavar="FILE", default="", help="Write it to FILE as a page that opens without a server; needs `ui`."
+    "--html",
+    metavar="FILE",
+    default="",
+    help="Write the result to FILE as a page that needs no server; requires the extra `ui`.",
 )
 
 

@@ -15,7 +15,7 @@ from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.ui.page_context import UiOptions
 from traceforge.ui.ui_access import TOKEN_LENGTH_MIN, is_host_name
 from traceforge.ui.ui_server import UiAddress, UiServer, can_open_browser, open_browser
-from traceforge.ui.views.editor_link import EDITOR_PLACES, is_editor_template
+from traceforge.ui.views.editor_link import EDITOR_PLACEHOLDERS, is_editor_template
 
 HOST = "127.0.0.1"
 PORT = 3070
@@ -26,7 +26,7 @@ EDITOR_VARIABLE = "TRACEFORGE_EDITOR"
 @click.command("ui")
 @port_option(PORT)
 @click.option("--host", default=HOST, show_default=True, metavar="H",
-              help="Listen on this address; any but loopback needs a token of your own.")  # fmt: skip
+              help="Listen on this address; any but a loopback address needs --token.")  # fmt: skip
 @click.option("--token", default="", metavar="TEXT", envvar=UI_TOKEN_VARIABLE,
               help="Require this token.  [default: TRACEFORGE_UI_TOKEN, or a new random one]")  # fmt: skip
 @click.option("--allow-host", "allowed_hosts", multiple=True, metavar="HOST",
@@ -39,8 +39,8 @@ EDITOR_VARIABLE = "TRACEFORGE_EDITOR"
               help="Show this context store: a file, postgresql://… or the http://… of a server, whose key is in "
                    "TRACEFORGE_CONTEXT_API_KEY.  [default: TRACEFORGE_CONTEXT_DB, or the project's]")  # fmt: skip
 @target_option
-@click.option("--read-only", is_flag=True, help="Hide and refuse everything that changes something.")
-@click.option("--no-open", is_flag=True, help="Open no browser.")
+@click.option("--read-only", is_flag=True, help="Hide and refuse every action that changes something.")
+@click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when the server is ready.")
 def ui(
     port: int, host: str, token: str, allowed_hosts: tuple[str, ...], editor: str, db: str, targets: dict[str, str],
@@ -64,7 +64,7 @@ def ui(
             raise click.UsageError(f"--allow-host: {name!r} is not a host. Write a name, or a name and a port.")
     if editor and not is_editor_template(editor):
         raise click.UsageError(
-            f"--editor: write a link with {EDITOR_PLACES}, such as vscode://file/{{path}}:{{line}}."
+            f"--editor: write a link with {EDITOR_PLACEHOLDERS}, such as vscode://file/{{path}}:{{line}}."
         )
     loaded = load_config(current_folder())
     refuse_tracked_state(loaded.project)

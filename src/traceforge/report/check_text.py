@@ -1,18 +1,21 @@
-"""Lines and the CI report of `traceforge check`.
+"""Lines of `traceforge check run`, `list` and `drift`.
 
-In: the results of checks. Out: lines, or a report for CI services. Never: prints, or decides.
+In: the results of checks, or a comparison of two reports. Out: lines of text. Never: prints, or decides.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from traceforge.checks.assertions.outcome import Verdict
 from traceforge.checks.formats.assertion_types import assertion_label
 from traceforge.checks.runs.check_plan import PlannedCheck
 from traceforge.checks.runs.check_results import CheckOutcome, CheckReport, CheckResult, RunResult
+from traceforge.checks.runs.report_comparison import CheckDriftReport
 from traceforge.report.text_format import count, finding_lines, rate_range, table
-from traceforge.statistics.rate_interval import Interval
+from traceforge.statistics.rate_interval import Interval, RateCount
+from traceforge.statistics.run_comparison import AssertionComparison, DropVerdict
 from traceforge.terminal import one_line
 
 RUNS_SHOWN = 3  # of a check that failed; the JSON report has all
@@ -20,6 +23,13 @@ _OUTCOMES = {
     CheckOutcome.FAILED: "FAILED",
     CheckOutcome.UNCHECKED: "NOT CHECKED",
     CheckOutcome.PASSED: "passed",
+}
+
+_DROP_VERDICTS = {
+    DropVerdict.DROP: "DROPPED",
+    DropVerdict.NO_DROP: "no drop",
+    DropVerdict.TOO_FEW_RUNS: "TOO FEW RUNS",
+    DropVerdict.NOT_COMPARED: "NOT COMPARED",
 }
 
 
@@ -97,3 +107,53 @@ def _run_lines(result: CheckResult, run: RunResult) -> Iterator[str]:
         yield f"        got:      {one_line(outcome.actual)}"
         if outcome.where != "text":
             yield f"        where:    {one_line(outcome.where)}"
+
+
+def drift_lines(report: CheckDriftReport) -> Iterator[str]:
+    """A row for each assertion, what was left out, and the counts."""
+    entries = report.comparison.assertions
+    if entries:
+        head = ("RESULT", "BEFORE", "AFTER", "CHANGE", "RANGE", "ASSERTION")
+        yield from table(head, [_comparison_row(entry) for entry in entries])
+    left_out = sum(entry.cases_left_out for entry in entries if entry.verdict is not DropVerdict.NOT_COMPARED)
+    if left_out:
+        yield f"{count(left_out, 'case')} of one report only: not compared"
+    if report.shared_answers:
+        yield f"{count(report.shared_answers, 'answer')} in both reports: counted in the first one only"
+    yield _drift_summary(report)
+
+
+def _comparison_row(entry: AssertionComparison) -> tuple[str, ...]:
+    difference = entry.difference
+    change, limits = "-", "-"
+    if difference is not None:
+        change = _points(difference.change)
+        limits = f"{_points(difference.interval.low)} to {_points(difference.interval.high)}"
+    return (
+        _DROP_VERDICTS[entry.verdict],
+        _share(entry.before),
+        _share(entry.after),
+        change,
+        limits,
+        one_line(entry.name),
+    )
+
+
+def _share(runs: RateCount) -> str:
+    return f"{runs.passed}/{runs.runs}" if runs.runs else "-"
+
+
+def _points(change: float) -> str:
+    return f"{change * 100:+.0f} %"
+
+
+def _drift_summary(report: CheckDriftReport) -> str:
+    verdicts = Counter(entry.verdict for entry in report.comparison.assertions)
+    words = {
+        DropVerdict.DROP: "dropped",
+        DropVerdict.TOO_FEW_RUNS: "with too few runs to show a drop",
+        DropVerdict.NOT_COMPARED: "not compared",
+        DropVerdict.NO_DROP: "without a drop",
+    }
+    parts = [f"{verdicts[verdict]} {text}" for verdict, text in words.items() if verdicts[verdict]]
+    return f"{count(len(report.comparison.assertions), 'assertion')}: {', '.join(parts) or 'nothing to compare'}"

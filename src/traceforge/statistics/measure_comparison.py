@@ -1,7 +1,7 @@
 """Whether a measure, such as a latency, a cost or a length, is larger in one set of runs than in another.
 
-In: the values of both sets. Out: the typical difference with its interval, and the chance of such values if nothing
-changed. Never: assumes a normal distribution, or lets one extreme value decide.
+In: the values of both sets. Out: the typical difference with its interval, and the p-value: the chance of such
+values if nothing changed. Never: assumes a normal distribution, or lets one extreme value decide.
 
 The test is that of Mann and Whitney: it asks how often a value after is above a value before. The typical
 difference is the median of all differences between a value after and a value before (Hodges and Lehmann), and its
@@ -31,7 +31,7 @@ class MeasureDifference:
     after: float
     shift: float  # the typical difference, after less before
     interval: Interval | None  # of the shift; None if there are too few values for one
-    chance: float  # of values as far apart as these, in either direction, if nothing changed
+    p_value: float  # the chance of values as far apart as these, in either direction, if nothing changed
 
 
 def compare_measures(
@@ -48,25 +48,25 @@ def compare_measures(
     differences = sorted(second - first for first in before for second in after)
     left_out = _count_left_out(len(before), len(after), limit_error)
     interval = Interval(differences[left_out - 1], differences[-left_out]) if left_out else None
-    chance = _rank_sum_chance(ranks, len(after), sum(ranks[len(before) :]))
-    return MeasureDifference(median(before), median(after), median(differences), interval, chance)
+    p_value = _rank_sum_p_value(ranks, len(after), sum(ranks[len(before) :]))
+    return MeasureDifference(median(before), median(after), median(differences), interval, p_value)
 
 
 def _double_ranks(values: Sequence[float]) -> list[int]:
     """Twice the rank of each value; equal values share the middle of their ranks."""
-    order = sorted(range(len(values)), key=lambda place: values[place])
+    order = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0] * len(values)
     start = 0
-    for _, group in groupby(order, key=lambda place: values[place]):
-        places = list(group)
-        for place in places:
-            ranks[place] = 2 * start + len(places) + 1
-        start += len(places)
+    for _, group in groupby(order, key=values.__getitem__):
+        indexes = list(group)
+        for index in indexes:
+            ranks[index] = 2 * start + len(indexes) + 1
+        start += len(indexes)
     return ranks
 
 
-def _rank_sum_chance(ranks: Sequence[int], chosen: int, observed: int) -> float:
-    """The chance of a sum as far from its mean as this one, if any of the values could have been after."""
+def _rank_sum_p_value(ranks: Sequence[int], chosen: int, observed: int) -> float:
+    """The p-value of a rank sum: the chance of one as far from its mean, if nothing changed."""
     total = len(ranks)
     if total <= EXACT_VALUES_MAX:
         ways = _count_rank_sums(ranks, chosen)

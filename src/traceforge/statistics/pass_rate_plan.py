@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from traceforge.statistics.rate_interval import at_least_chance
-from traceforge.statistics.stopping_paths import Boundaries, CountWeight, build_table, chance_of_ends, walk_stages
+from traceforge.statistics.rate_interval import at_least_probability
+from traceforge.statistics.stopping_paths import (
+    Boundaries,
+    CountWeight,
+    build_table,
+    probability_of_ends,
+    walk_stages,
+)
 
 UNDECIDED_MAX = 0.01  # The share of undecided tests that an advised cap leaves at either rate.
 FIXED_RUNS_MAX = 500  # A longer test with a fixed number of runs is not searched for.
@@ -40,18 +46,22 @@ class PassRatePlan:
 def outcomes_at(boundaries: Boundaries, runs_max: int, rate: float) -> Outcomes:
     """How tests with a cap end at a true rate."""
     table = build_table(boundaries, runs_max)
-    undecided = table.chance(table.running, rate)
+    undecided = table.probability(table.running, rate)
     ends = (*table.passing, *table.failing, *table.running)
     # The expected number of runs: each end counts with the runs that lead to it.
-    mean_runs = table.chance((end._replace(weight=end.weight * end.runs) for end in ends), rate)
-    return Outcomes(table.chance(table.passing, rate), table.chance(table.failing, rate), undecided, mean_runs)
+    mean_runs = table.probability((end._replace(weight=end.weight * end.runs) for end in ends), rate)
+    return Outcomes(
+        table.probability(table.passing, rate), table.probability(table.failing, rate), undecided, mean_runs
+    )
 
 
 def find_runs_advised(boundaries: Boundaries, runs_max: int) -> int | None:
     """The smallest cap that leaves few tests undecided at both rates; None if the largest cap leaves more."""
     for stage in walk_stages(boundaries):
         ends = [CountWeight(passed, stage.runs, weight) for passed, weight in stage.running.items()]
-        shares = [chance_of_ends(ends, boundaries.reference, rate) for rate in (boundaries.higher, boundaries.lower)]
+        shares = [
+            probability_of_ends(ends, boundaries.reference, rate) for rate in (boundaries.higher, boundaries.lower)
+        ]
         if max(shares) <= UNDECIDED_MAX:
             return stage.runs
         if stage.runs >= runs_max:
@@ -63,8 +73,8 @@ def find_fixed_runs(higher: float, lower: float, alpha: float, beta: float) -> i
     """The fewest runs with which a test that always takes them all keeps the same promise."""
     needed = 0
     for runs in range(1, FIXED_RUNS_MAX + 1):
-        while at_least_chance(needed, runs, lower) > beta:
+        while at_least_probability(needed, runs, lower) > beta:
             needed += 1
-        if 1.0 - at_least_chance(needed, runs, higher) <= alpha:
+        if 1.0 - at_least_probability(needed, runs, higher) <= alpha:
             return runs
     return None

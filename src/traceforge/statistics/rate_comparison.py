@@ -1,7 +1,8 @@
 """Whether a rate dropped between two sets of runs, and by how much.
 
-In: for each case, how many of its runs passed before and after. Out: the chance of a drop like this one if there
-was none, and the interval of the difference. Never: compares a case of one set with another case of the other set.
+In: for each case, how many of its runs passed before and after. Out: the p-value of a drop, which
+is the chance of such a drop if nothing changed, and the interval of the difference. Never: compares a case of one
+set with another case of the other set.
 
 *The test* compares each case with itself: of all its runs, before and after, as many passed as passed; if nothing
 changed, it is chance which of them were before (the hypergeometric distribution). The sum over all cases says how
@@ -60,22 +61,22 @@ class RateDifference:
         return self.after - self.before
 
 
-def drop_chance(cases: Sequence[CaseRuns]) -> float:
-    """The chance that at most as many runs pass after as did, if every case passes as often as before."""
+def drop_p_value(cases: Sequence[CaseRuns]) -> float:
+    """The p-value of a drop: the chance that at most as many runs pass after if no case changed."""
     passed = sum(case.after.passed for case in cases)
     if sum(case.after.runs for case in cases) > EXACT_RUNS_MAX:
-        return _normal_drop_chance(cases, passed)
-    lowest, chances = 0, [1.0]
+        return _normal_drop_p_value(cases, passed)
+    lowest, probabilities = 0, [1.0]
     for case in cases:
-        shift, case_chances = _after_chances(case)
+        shift, case_probabilities = _after_probabilities(case)
         lowest += shift
-        chances = _convolve(chances, case_chances)
-    return min(1.0, math.fsum(chances[: passed - lowest + 1]))
+        probabilities = _convolve(probabilities, case_probabilities)
+    return min(1.0, math.fsum(probabilities[: passed - lowest + 1]))
 
 
-def smallest_drop_chance(cases: Sequence[CaseRuns]) -> float:
-    """The chance of `drop_chance` if no run passed after: if this is not small, the runs cannot show any drop."""
-    return drop_chance([CaseRuns(case.before, RateCount(0, case.after.runs)) for case in cases])
+def smallest_drop_p_value(cases: Sequence[CaseRuns]) -> float:
+    """The p-value if no run had passed after: if even this is not small, the runs cannot show any drop."""
+    return drop_p_value([CaseRuns(case.before, RateCount(0, case.after.runs)) for case in cases])
 
 
 def rate_difference(cases: Sequence[CaseRuns], limit_error: float = LIMIT_ERROR) -> RateDifference:
@@ -86,9 +87,9 @@ def rate_difference(cases: Sequence[CaseRuns], limit_error: float = LIMIT_ERROR)
     after = _weighted([case.after for case in cases], weights)
     quantile = NormalDist().inv_cdf(1.0 - limit_error)
     is_paired = len(cases) > 1 and all(case.before.runs == case.after.runs == 1 for case in cases)
-    middle, spread = _paired_spread(cases) if is_paired else _unpaired_spread(before, after)
+    centre, error = _paired_difference(cases) if is_paired else _unpaired_difference(before, after)
     change = after.rate - before.rate
-    low, high = middle - quantile * spread, middle + quantile * spread
+    low, high = centre - quantile * error, centre + quantile * error
     return RateDifference(before.rate, after.rate, Interval(max(-1.0, min(low, change)), min(1.0, max(high, change))))
 
 
@@ -102,51 +103,51 @@ class _WeightedRate:
 
 def _weighted(counts: Sequence[RateCount], weights: Sequence[float]) -> _WeightedRate:
     rate = math.fsum(weight * count.rate for count, weight in zip(counts, weights, strict=True))
-    spread = math.fsum(weight * weight / count.runs for count, weight in zip(counts, weights, strict=True))
-    return _WeightedRate(min(1.0, rate), 1.0 / spread)
+    variance_share = math.fsum(weight * weight / count.runs for count, weight in zip(counts, weights, strict=True))
+    return _WeightedRate(min(1.0, rate), 1.0 / variance_share)
 
 
-def _unpaired_spread(before: _WeightedRate, after: _WeightedRate) -> tuple[float, float]:
-    """The middle of the difference and its standard error, by Agresti and Caffo."""
+def _unpaired_difference(before: _WeightedRate, after: _WeightedRate) -> tuple[float, float]:
+    """The centre of the interval and its standard error, by Agresti and Caffo."""
     rates = [(side.rate * side.runs + 1.0) / (side.runs + 2.0) for side in (before, after)]
     variances = [rate * (1.0 - rate) / (side.runs + 2.0) for rate, side in zip(rates, (before, after), strict=True)]
     return rates[1] - rates[0], math.sqrt(sum(variances))
 
 
-def _paired_spread(cases: Sequence[CaseRuns]) -> tuple[float, float]:
-    """The middle of the difference and its standard error, by Bonett and Price."""
+def _paired_difference(cases: Sequence[CaseRuns]) -> tuple[float, float]:
+    """The centre of the interval and its standard error, by Bonett and Price."""
     changes = [case.after.passed - case.before.passed for case in cases]
     lost, gained = ((changes.count(change) + 1) / (len(cases) + 2) for change in (-1, 1))
-    middle = gained - lost
-    return middle, math.sqrt((gained + lost - middle * middle) / (len(cases) + 2))
+    centre = gained - lost
+    return centre, math.sqrt((gained + lost - centre * centre) / (len(cases) + 2))
 
 
-def _after_chances(case: CaseRuns) -> tuple[int, list[float]]:
-    """The fewest runs of a case that can pass after, and the chances of that and each higher number."""
+def _after_probabilities(case: CaseRuns) -> tuple[int, list[float]]:
+    """The fewest runs of a case that can pass after, and the probabilities of that and each higher number."""
     before, after = case.before.runs, case.after.runs
     passed = case.before.passed + case.after.passed
     lowest, highest = max(0, passed - before), min(after, passed)
     total = log_choices(before + after, passed)
-    chances = [
+    probabilities = [
         math.exp(log_choices(after, number) + log_choices(before, passed - number) - total)
         for number in range(lowest, highest + 1)
     ]
-    return lowest, chances
+    return lowest, probabilities
 
 
 def _convolve(first: Sequence[float], second: Sequence[float]) -> list[float]:
-    """The chances of the sum of two numbers."""
+    """The distribution of the sum of two numbers, from the distribution of each."""
     if len(second) == 1:
         return list(first)
-    chances = [0.0] * (len(first) + len(second) - 1)
+    probabilities = [0.0] * (len(first) + len(second) - 1)
     for offset, share in enumerate(second):
-        for place, chance in enumerate(first):
-            chances[place + offset] += share * chance
-    return chances
+        for index, probability in enumerate(first):
+            probabilities[index + offset] += share * probability
+    return probabilities
 
 
-def _normal_drop_chance(cases: Sequence[CaseRuns], passed: int) -> float:
-    """The chance of a drop by the normal distribution with the same mean and variance, corrected by half a run."""
+def _normal_drop_p_value(cases: Sequence[CaseRuns], passed: int) -> float:
+    """The p-value of a drop by the normal distribution with the same mean and variance, corrected by half a run."""
     mean = variance = 0.0
     for case in cases:
         before, after = case.before.runs, case.after.runs

@@ -52,23 +52,23 @@ class RateCount:
 def exact_interval(count: RateCount, limit_error: float = LIMIT_ERROR) -> Interval:
     """The interval of Clopper and Pearson, for a number of runs that was fixed beforehand."""
     passed, runs = count.passed, count.runs
-    low = solve_rate(lambda rate: at_least_chance(passed, runs, rate), limit_error) if passed else 0.0
+    low = solve_rate(lambda rate: at_least_probability(passed, runs, rate), limit_error) if passed else 0.0
     high = (
-        1.0 - solve_rate(lambda rate: at_least_chance(runs - passed, runs, rate), limit_error)
+        1.0 - solve_rate(lambda rate: at_least_probability(runs - passed, runs, rate), limit_error)
         if passed < runs
         else 1.0
     )
     return Interval(low, high)
 
 
-def at_least_chance(passed: int, runs: int, rate: float) -> float:
+def at_least_probability(passed: int, runs: int, rate: float) -> float:
     """The chance that at least `passed` of `runs` runs pass at a true rate."""
     if passed <= runs / 2:  # the shorter of the two sums
-        return 1.0 - math.fsum(binomial_chance(count, runs, rate) for count in range(passed))
-    return math.fsum(binomial_chance(count, runs, rate) for count in range(passed, runs + 1))
+        return 1.0 - math.fsum(binomial_probability(count, runs, rate) for count in range(passed))
+    return math.fsum(binomial_probability(count, runs, rate) for count in range(passed, runs + 1))
 
 
-def binomial_chance(passed: int, runs: int, rate: float) -> float:
+def binomial_probability(passed: int, runs: int, rate: float) -> float:
     """The chance that exactly `passed` of `runs` runs pass at a true rate."""
     if rate <= 0.0 or rate >= 1.0:
         return float(passed == (runs if rate >= 1.0 else 0))

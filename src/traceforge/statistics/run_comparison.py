@@ -10,7 +10,7 @@ any drop where there is none is at most `alpha`, however many assertions there a
 Hochberg finds more drops, but lets one of twenty reported ones be false: good for research, not for a build.)
 
 *Runs that stopped early.* The exact test is for numbers of runs that were fixed beforehand. Where a test of a pass
-rate stopped the runs, it would find a drop that is none in up to 9.9 % of comparisons instead of 5 %. Such chances
+rate stopped the runs, it would find a drop that is none in up to 9.9 % of comparisons instead of 5 %. Such p-values
 count twice (`STOPPED_FACTOR`); computed over all ends of both tests, for pass rates from 0.6 to 1, that keeps the
 promise.
 """
@@ -24,9 +24,9 @@ from enum import StrEnum
 from traceforge.statistics.rate_comparison import (
     CaseRuns,
     RateDifference,
-    drop_chance,
+    drop_p_value,
     rate_difference,
-    smallest_drop_chance,
+    smallest_drop_p_value,
 )
 from traceforge.statistics.rate_interval import LIMIT_ERROR, RateCount
 
@@ -55,8 +55,8 @@ class AssertionComparison:
     cases: int  # that are in both sets
     cases_left_out: int  # that are in one set only, and were not compared
     difference: RateDifference | None  # None if nothing was compared
-    chance: float  # of such a drop if nothing changed, for this assertion alone
-    corrected_chance: float  # the same, corrected for the number of assertions; a drop if it is at most alpha
+    p_value: float  # the chance of such a drop if nothing changed, for this assertion alone
+    adjusted_p_value: float  # for the number of assertions, by Holm; a drop if it is at most alpha
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class RunComparison:
     @property
     def unchecked(self) -> tuple[AssertionComparison, ...]:
         """The assertions about which the runs say nothing."""
-        silent = (DropVerdict.TOO_FEW_RUNS, DropVerdict.NOT_COMPARED)
-        return tuple(entry for entry in self.assertions if entry.verdict in silent)
+        without_verdict = (DropVerdict.TOO_FEW_RUNS, DropVerdict.NOT_COMPARED)
+        return tuple(entry for entry in self.assertions if entry.verdict in without_verdict)
 
 
 def compare_runs(
@@ -92,12 +92,12 @@ def compare_runs(
     cases = [_common_cases(before.get(name, {}), after.get(name, {})) for name in names]
     totals = [len({**before.get(name, {}), **after.get(name, {})}) for name in names]
     factors = [STOPPED_FACTOR if name in stopped else 1 for name in names]
-    chances = [min(1.0, factor * drop_chance(entry)) for entry, factor in zip(cases, factors, strict=True) if entry]
-    found = zip(chances, correct_chances(chances), strict=True)
-    limits = [alpha / max(1, len(chances)) / factor for factor in factors]
+    p_values = [min(1.0, factor * drop_p_value(entry)) for entry, factor in zip(cases, factors, strict=True) if entry]
+    pairs = zip(p_values, adjust_p_values(p_values), strict=True)
+    limits = [alpha / max(1, len(p_values)) / factor for factor in factors]
     return RunComparison(
         tuple(
-            _judge(name, entry, total - len(entry), *next(found), alpha, limit)
+            _judge(name, entry, total - len(entry), *next(pairs), alpha, limit)
             if entry
             else _not_compared(name, total)
             for name, entry, total, limit in zip(names, cases, totals, limits, strict=True)
@@ -106,15 +106,15 @@ def compare_runs(
     )
 
 
-def correct_chances(chances: Sequence[float]) -> list[float]:
-    """Holm's correction: the smallest chance counts as often as there are chances, the next once less, and so on."""
-    order = sorted(range(len(chances)), key=lambda place: chances[place])
-    corrected = [0.0] * len(chances)
+def adjust_p_values(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction: the smallest of n p-values is multiplied by n, the next by n - 1, and so on."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted = [0.0] * len(p_values)
     highest = 0.0
-    for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, (len(chances) - rank) * chances[place]))
-        corrected[place] = highest
-    return corrected
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted
 
 
 def _common_cases(before: CaseCounts, after: CaseCounts) -> list[CaseRuns]:
@@ -127,25 +127,25 @@ def _judge(
     name: str,
     cases: Sequence[CaseRuns],
     left_out: int,
-    chance: float,
-    corrected_chance: float,
+    p_value: float,
+    adjusted_p_value: float,
     alpha: float,
-    smallest_limit: float,  # what a chance must not exceed where it is the smallest of all assertions
+    smallest_limit: float,  # what a p-value must not exceed where it is the smallest of all assertions
 ) -> AssertionComparison:
     before, after = _add_up([case.before for case in cases]), _add_up([case.after for case in cases])
     verdict = DropVerdict.NO_DROP
-    if corrected_chance <= alpha:
+    if adjusted_p_value <= alpha:
         verdict = DropVerdict.DROP
-    elif before.passed and smallest_drop_chance(cases) > smallest_limit and not _has_risen(cases, alpha):
+    elif before.passed and smallest_drop_p_value(cases) > smallest_limit and not _has_risen(cases, alpha):
         verdict = DropVerdict.TOO_FEW_RUNS
     return AssertionComparison(
-        name, verdict, before, after, len(cases), left_out, rate_difference(cases), chance, corrected_chance
+        name, verdict, before, after, len(cases), left_out, rate_difference(cases), p_value, adjusted_p_value
     )
 
 
 def _has_risen(cases: Sequence[CaseRuns], alpha: float) -> bool:
     """Whether chance does not explain that so many runs passed after."""
-    return drop_chance([CaseRuns(case.after, case.before) for case in cases]) <= alpha
+    return drop_p_value([CaseRuns(case.after, case.before) for case in cases]) <= alpha
 
 
 def _not_compared(name: str, cases: int) -> AssertionComparison:

@@ -26,8 +26,8 @@ def stopped_interval(boundaries: Boundaries, count: RateCount, low_error: float,
     if not count.runs:
         return Interval(0.0, 1.0)
     ends = _OrderedEnds(build_table(boundaries, count.runs), boundaries, count)
-    low = solve_rate(ends.chance_as_high, low_error)
-    high = solve_rate(lambda rate: 1.0 - ends.chance_as_low(rate), 1.0 - high_error)
+    low = solve_rate(ends.probability_as_high, low_error)
+    high = solve_rate(lambda rate: 1.0 - ends.probability_as_low(rate), 1.0 - high_error)
     return Interval(low, high)
 
 
@@ -39,21 +39,21 @@ class _OrderedEnds:
     boundaries: Boundaries
     count: RateCount
 
-    def chance_as_high(self, rate: float) -> float:
+    def probability_as_high(self, rate: float) -> float:
         """The chance of an end as high as this one, or higher, at a true rate."""
         if self._has_failed:
-            return 1.0 - self.table.chance(self._earlier(self.table.failing), rate)
+            return 1.0 - self.table.probability(self._earlier(self.table.failing), rate)
         open_ends = () if self._has_passed else self.table.running
         higher = [end for end in open_ends if end.passed >= self.count.passed]
-        return self.table.chance((*self.table.passing, *higher), rate)
+        return self.table.probability((*self.table.passing, *higher), rate)
 
-    def chance_as_low(self, rate: float) -> float:
+    def probability_as_low(self, rate: float) -> float:
         """The chance of an end as low as this one, or lower, at a true rate."""
         if self._has_passed:
-            return 1.0 - self.table.chance(self._earlier(self.table.passing), rate)
+            return 1.0 - self.table.probability(self._earlier(self.table.passing), rate)
         open_ends = () if self._has_failed else self.table.running
         lower = [end for end in open_ends if end.passed <= self.count.passed]
-        return self.table.chance((*self.table.failing, *lower), rate)
+        return self.table.probability((*self.table.failing, *lower), rate)
 
     @property
     def _has_passed(self) -> bool:

@@ -103,12 +103,12 @@ class PathTable:
     failing: tuple[CountWeight, ...]
     running: tuple[CountWeight, ...]  # after the last run
 
-    def chance(self, ends: Iterable[CountWeight], rate: float) -> float:
+    def probability(self, ends: Iterable[CountWeight], rate: float) -> float:
         """The chance of some of the ends at a true rate."""
-        return chance_of_ends(ends, self.reference, rate)
+        return probability_of_ends(ends, self.reference, rate)
 
 
-def chance_of_ends(ends: Iterable[CountWeight], reference: float, rate: float) -> float:
+def probability_of_ends(ends: Iterable[CountWeight], reference: float, rate: float) -> float:
     """The chance of ends, whose weights are those of a reference rate, at a true rate."""
     success = math.log(rate / reference) if rate > 0.0 else -math.inf
     failure = math.log((1.0 - rate) / (1.0 - reference)) if rate < 1.0 else -math.inf

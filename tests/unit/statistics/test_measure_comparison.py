@@ -24,8 +24,8 @@ MANY_AFTER = [float((number * 53) % 101) + 12 for number in range(50)]
 )
 def test_the_chance_is_that_of_mann_and_whitney(before: list[float], after: list[float], chance: float) -> None:
     """It agrees with scipy's, in both directions."""
-    assert chance == pytest.approx(compare_measures(before, after).chance, rel=1e-9)
-    assert chance == pytest.approx(compare_measures(after, before).chance, rel=1e-9)
+    assert chance == pytest.approx(compare_measures(before, after).p_value, rel=1e-9)
+    assert chance == pytest.approx(compare_measures(after, before).p_value, rel=1e-9)
 
 
 def test_the_shift_is_the_typical_difference() -> None:
@@ -66,8 +66,8 @@ def test_many_values_have_nearly_the_limits_of_few() -> None:
 def test_too_few_values_have_no_interval() -> None:
     """Two values say nothing, and equal ones no more."""
     assert compare_measures([1.0], [2.0]).interval is None
-    assert 1.0 == compare_measures([1.0], [2.0]).chance
-    assert 1.0 == compare_measures([3.0] * 40, [3.0] * 40).chance
+    assert 1.0 == compare_measures([1.0], [2.0]).p_value
+    assert 1.0 == compare_measures([3.0] * 40, [3.0] * 40).p_value
 
 
 @pytest.mark.parametrize(("before", "after"), [([], [1.0]), ([1.0], []), ([math.nan], [1.0]), ([1.0], [math.inf])])

@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from traceforge.statistics import rate_comparison
-from traceforge.statistics.rate_comparison import CaseRuns, drop_chance, rate_difference, smallest_drop_chance
-from traceforge.statistics.rate_interval import RateCount, binomial_chance
+from traceforge.statistics.rate_comparison import CaseRuns, drop_p_value, rate_difference, smallest_drop_p_value
+from traceforge.statistics.rate_interval import RateCount, binomial_probability
 
 PASS, FAIL = RateCount(1, 1), RateCount(0, 1)
 
@@ -40,7 +40,7 @@ def _pairs(kept: int, lost: int, gained: int, failed: int) -> list[CaseRuns]:
 )
 def test_one_case_is_fishers_exact_test(counts: tuple[int, int, int, int], chance: float) -> None:
     """The chance agrees with scipy's."""
-    assert chance == pytest.approx(drop_chance([_case(*counts)]), rel=1e-9)
+    assert chance == pytest.approx(drop_p_value([_case(*counts)]), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -53,15 +53,15 @@ def test_one_case_is_fishers_exact_test(counts: tuple[int, int, int, int], chanc
 )
 def test_cases_of_one_run_are_mcnemars_exact_test(lost: int, gained: int, chance: float) -> None:
     """Only the cases that changed count, however many did not."""
-    assert chance == pytest.approx(drop_chance(_pairs(0, lost, gained, 0)), rel=1e-9)
-    assert chance == pytest.approx(drop_chance(_pairs(50, lost, gained, 9)), rel=1e-9)
+    assert chance == pytest.approx(drop_p_value(_pairs(0, lost, gained, 0)), rel=1e-9)
+    assert chance == pytest.approx(drop_p_value(_pairs(50, lost, gained, 9)), rel=1e-9)
 
 
 def test_several_runs_of_several_cases_are_compared_case_by_case() -> None:
     """Summed over every outcome of each case, with scipy's hypergeometric distribution."""
     cases = [_case(8, 10, 5, 10), _case(3, 4, 1, 6), _case(10, 10, 9, 10)]
 
-    assert 0.02000221141088014 == pytest.approx(drop_chance(cases), rel=1e-9)
+    assert 0.02000221141088014 == pytest.approx(drop_p_value(cases), rel=1e-9)
 
 
 def test_cases_that_differ_do_not_hide_a_drop() -> None:
@@ -69,9 +69,9 @@ def test_cases_that_differ_do_not_hide_a_drop() -> None:
     more_of_the_hard_case = [_case(10, 10, 10, 10), _case(0, 10, 0, 90)]
     drop_in_the_easy_case = [_case(60, 60, 150, 180), _case(0, 60, 0, 6)]
 
-    assert 1.0 == pytest.approx(drop_chance(more_of_the_hard_case))
+    assert 1.0 == pytest.approx(drop_p_value(more_of_the_hard_case))
     assert 0.0 == pytest.approx(rate_difference(more_of_the_hard_case).change)
-    assert drop_chance(drop_in_the_easy_case) < 0.001
+    assert drop_p_value(drop_in_the_easy_case) < 0.001
 
 
 @pytest.mark.parametrize(("before", "after"), [(5, 5), (12, 12), (20, 8)])
@@ -81,9 +81,9 @@ def test_without_a_drop_one_is_found_in_one_of_twenty_comparisons_at_most(
 ) -> None:
     """The exact chance that the test is at 5 % or below, at equal rates."""
     found = math.fsum(
-        binomial_chance(first, before, rate) * binomial_chance(second, after, rate)
+        binomial_probability(first, before, rate) * binomial_probability(second, after, rate)
         for first, second in product(range(before + 1), range(after + 1))
-        if drop_chance([_case(first, before, second, after)]) <= 0.05
+        if drop_p_value([_case(first, before, second, after)]) <= 0.05
     )
 
     assert found <= 0.05
@@ -92,9 +92,9 @@ def test_without_a_drop_one_is_found_in_one_of_twenty_comparisons_at_most(
 def test_a_real_drop_is_found() -> None:
     """With 100 runs a side, a drop from 95 % to 80 % is found in nine of ten comparisons."""
     found = math.fsum(
-        binomial_chance(first, 100, 0.95) * binomial_chance(second, 100, 0.8)
+        binomial_probability(first, 100, 0.95) * binomial_probability(second, 100, 0.8)
         for first, second in product(range(85, 101), range(60, 101))
-        if drop_chance([_case(first, 100, second, 100)]) <= 0.05
+        if drop_p_value([_case(first, 100, second, 100)]) <= 0.05
     )
 
     assert found > 0.9
@@ -103,17 +103,17 @@ def test_a_real_drop_is_found() -> None:
 def test_very_many_runs_are_compared_by_the_normal_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is close to the exact value."""
     cases = [_case(90, 100, 84, 100), _case(55, 100, 50, 100), _case(99, 100, 97, 100)]
-    exact = drop_chance(cases)
+    exact = drop_p_value(cases)
     monkeypatch.setattr(rate_comparison, "EXACT_RUNS_MAX", 10)
 
-    assert exact == pytest.approx(drop_chance(cases), abs=0.002)
-    assert 1.0 == drop_chance([_case(100, 100, 100, 100)])
+    assert exact == pytest.approx(drop_p_value(cases), abs=0.002)
+    assert 1.0 == drop_p_value([_case(100, 100, 100, 100)])
 
 
 def test_a_few_runs_cannot_show_a_drop() -> None:
     """Three of three runs before and none of three after: that happens by chance in one of twenty comparisons."""
-    assert 0.05 == pytest.approx(smallest_drop_chance([_case(3, 3, 3, 3)]))
-    assert smallest_drop_chance([_case(4, 4, 4, 4)]) < 0.05
+    assert 0.05 == pytest.approx(smallest_drop_p_value([_case(3, 3, 3, 3)]))
+    assert smallest_drop_p_value([_case(4, 4, 4, 4)]) < 0.05
 
 
 def test_the_limits_of_a_difference_are_wrong_about_as_often_as_stated() -> None:
@@ -126,7 +126,7 @@ def test_the_limits_of_a_difference_are_wrong_about_as_often_as_stated() -> None
     rates = [step / 20 for step in range(1, 20)]
     wrong = [
         math.fsum(
-            binomial_chance(first, runs, before) * binomial_chance(second, runs, after)
+            binomial_probability(first, runs, before) * binomial_probability(second, runs, after)
             for (first, second), interval in intervals.items()
             if after - before > interval.high + 1e-12
         )

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from traceforge.statistics.rate_interval import RateCount, at_least_chance, binomial_chance, exact_interval
+from traceforge.statistics.rate_interval import RateCount, at_least_probability, binomial_probability, exact_interval
 
 # Computed with scipy 1.17.1: binomtest(passed, runs).proportion_ci(0.90, method="exact").
 REFERENCE = [
@@ -33,8 +33,8 @@ def test_the_interval_is_the_one_of_clopper_and_pearson(passed: int, runs: int, 
 def test_each_limit_is_wrong_in_one_of_twenty_at_most(runs: int, rate: float) -> None:
     """The exact chance that a limit is on the wrong side of the true rate is at most 5 %."""
     intervals = [exact_interval(RateCount(passed, runs)) for passed in range(runs + 1)]
-    above = math.fsum(binomial_chance(n, runs, rate) for n, limits in enumerate(intervals) if limits.low > rate)
-    below = math.fsum(binomial_chance(n, runs, rate) for n, limits in enumerate(intervals) if limits.high < rate)
+    above = math.fsum(binomial_probability(n, runs, rate) for n, limits in enumerate(intervals) if limits.low > rate)
+    below = math.fsum(binomial_probability(n, runs, rate) for n, limits in enumerate(intervals) if limits.high < rate)
 
     assert above <= 0.05
     assert below <= 0.05
@@ -49,8 +49,8 @@ def test_without_runs_every_rate_is_possible() -> None:
 
 def test_chances_agree_with_scipy() -> None:
     """The chance that at least 116 of 135 runs pass at 0.8, and that exactly 7 of 10 do."""
-    assert 0.04896757814937578 == pytest.approx(at_least_chance(116, 135, 0.8), rel=1e-10)
-    assert 0.20132659199999978 == pytest.approx(binomial_chance(7, 10, 0.8), rel=1e-10)
+    assert 0.04896757814937578 == pytest.approx(at_least_probability(116, 135, 0.8), rel=1e-10)
+    assert 0.20132659199999978 == pytest.approx(binomial_probability(7, 10, 0.8), rel=1e-10)
 
 
 @pytest.mark.parametrize(("passed", "runs"), [(-1, 3), (4, 3)])

@@ -9,8 +9,8 @@ from itertools import product
 import pytest
 
 from traceforge.statistics.pass_rate import PassRateTest
-from traceforge.statistics.rate_interval import RateCount, binomial_chance
-from traceforge.statistics.run_comparison import CaseCounts, DropVerdict, compare_runs, correct_chances
+from traceforge.statistics.rate_interval import RateCount, binomial_probability
+from traceforge.statistics.run_comparison import CaseCounts, DropVerdict, adjust_p_values, compare_runs
 from traceforge.statistics.stopping_paths import build_table
 
 
@@ -31,7 +31,7 @@ def test_a_drop_that_chance_does_not_explain_is_found() -> None:
     assert (29, 18, 1, 0) == (drop.before.passed, drop.after.passed, drop.cases, drop.cases_left_out)
     assert -11 / 30 == pytest.approx(drop.difference.change)
     assert drop.difference.interval.high < 0
-    assert drop.corrected_chance == drop.chance < 0.01
+    assert drop.adjusted_p_value == drop.p_value < 0.01
 
 
 def test_a_difference_that_chance_explains_is_no_drop() -> None:
@@ -56,17 +56,17 @@ def test_many_assertions_need_more_evidence_each() -> None:
 
 def test_holms_correction() -> None:
     """The smallest chance counts four times, the next three times; none is below a smaller one."""
-    assert [0.04, 0.06, 0.06, 0.5] == pytest.approx(correct_chances([0.01, 0.02, 0.03, 0.5]))
-    assert [0.06, 0.04, 0.06, 0.5] == pytest.approx(correct_chances([0.03, 0.01, 0.02, 0.5]))
-    assert [1.0, 1.0] == correct_chances([0.6, 0.7])
-    assert [] == correct_chances([])
+    assert [0.04, 0.06, 0.06, 0.5] == pytest.approx(adjust_p_values([0.01, 0.02, 0.03, 0.5]))
+    assert [0.06, 0.04, 0.06, 0.5] == pytest.approx(adjust_p_values([0.03, 0.01, 0.02, 0.5]))
+    assert [1.0, 1.0] == adjust_p_values([0.6, 0.7])
+    assert [] == adjust_p_values([])
 
 
 def test_several_assertions_without_a_drop_show_one_in_one_of_twenty_comparisons_at_most() -> None:
     """The exact chance that any of three unchanged assertions is called a drop."""
     runs, rate = 12, 0.8
     chances = {
-        (before, after): binomial_chance(before, runs, rate) * binomial_chance(after, runs, rate)
+        (before, after): binomial_probability(before, runs, rate) * binomial_probability(after, runs, rate)
         for before, after in product(range(runs + 1), repeat=2)
     }
     # A drop of any of three needs a chance of at most 5 % / 3 for one of them.
@@ -84,7 +84,7 @@ def test_runs_that_a_pass_rate_stopped_show_a_drop_as_rarely() -> None:
     test = PassRateTest(pass_rate=0.8, margin=0.2, runs_max=50)
     table = build_table(test.boundaries, test.runs_max)
     rate = 0.7
-    ends = [(end, table.chance([end], rate)) for end in (*table.passing, *table.failing, *table.running)]
+    ends = [(end, table.probability([end], rate)) for end in (*table.passing, *table.failing, *table.running)]
     ends = [(end, chance) for end, chance in ends if chance > 1e-3]
     found = {"fixed": 0.0, "stopped": 0.0}
     for (first, first_chance), (second, second_chance) in product(ends, repeat=2):

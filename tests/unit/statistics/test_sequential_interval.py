@@ -10,7 +10,7 @@ import pytest
 
 from traceforge.statistics.pass_rate import PassRateState, PassRateTest, PassRateVerdict
 from traceforge.statistics.rate_interval import Interval, RateCount, exact_interval
-from traceforge.statistics.stopping_paths import CountWeight, build_table, chance_of_ends
+from traceforge.statistics.stopping_paths import CountWeight, build_table, probability_of_ends
 
 TESTS = [
     PassRateTest(pass_rate=0.9, runs_max=60),
@@ -40,7 +40,7 @@ def _ends(test: PassRateTest) -> list[_End]:
 
 
 def _chance(test: PassRateTest, ends: Iterable[_End], rate: float) -> float:
-    return chance_of_ends((end.paths for end in ends), test.boundaries.reference, rate)
+    return probability_of_ends((end.paths for end in ends), test.boundaries.reference, rate)
 
 
 @pytest.mark.parametrize("test", TESTS, ids=str)

@@ -51,8 +51,8 @@ lines_option = click.option("--json", "as_json", is_flag=True, help="Print one l
 def list_traces(query: tuple[str, ...], limit: int, before: str, as_json: bool, **options: str) -> None:
     """List traces, newest first.
 
-    With QUERY, list those that match. QUERY is what the filter of `traceforge ui` takes: name:value is the option of
-    that name, as in status:error or test:NODE-ID, and any other word is searched for in prompts and answers.
+    With QUERY, list those that match. QUERY is written as in the filter of `traceforge ui`: name:value filters, as
+    in status:error, model:gpt-* or test:NODE-ID; any other word is searched for in prompts and answers.
 
     A ~ after the status marks a stream; the # after the session is the step. Times are in UTC.
     """

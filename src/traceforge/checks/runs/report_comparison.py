@@ -1,6 +1,6 @@
 """Two stored reports of `traceforge check run --json`, compared assertion by assertion.
 
-In: the bytes of both. Out: for each assertion whether it holds less often in the second one. Never: counts a run
+In: both reports. Out: for each assertion whether it holds less often in the second one. Never: counts a run
 that could not be checked, or an answer that both reports hold as two.
 
 An assertion is the same in both reports if its check has the same file and name, and its own name is the same.
@@ -9,61 +9,16 @@ Cases of a data set are paired by their number.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Set
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct
-
-from traceforge.canon import JSON, JSONObject, parse_json
+from traceforge.canon import JSON, JSONObject
 from traceforge.checks.assertions.outcome import Verdict
-from traceforge.conversion import convert
-from traceforge.errors import CannotRead, NotJSON
+from traceforge.checks.runs.stored_reports import StoredCheck, StoredReport
 from traceforge.findings import ExitCode
-from traceforge.shape import find_problems
 from traceforge.statistics.rate_interval import RateCount
 from traceforge.statistics.run_comparison import AssertionComparison, RunComparison, compare_runs
-
-REPORT_BYTES_MAX = 500_000_000
-_HINT = "Write it with: traceforge check run --json > FILE"
-_TRACE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")  # other references may name several answers
-
-
-class StoredAssertion(Struct, frozen=True):
-    """One assertion about one run, as a report has it."""
-
-    name: str
-    verdict: Literal["passed", "failed", "unchecked"]
-
-
-class StoredRun(Struct, frozen=True):
-    """One run of a report."""
-
-    reference: str
-    assertions: list[StoredAssertion]
-
-
-class StoredCheck(Struct, frozen=True):
-    """One check of a report."""
-
-    file: str
-    name: str
-    case: str
-    runs: list[StoredRun]
-    rate: dict[str, Any] | None = None  # of a check with a pass rate, whose runs may have stopped early
-
-
-class StoredReport(Struct, frozen=True):
-    """What is read of a report; it has more fields."""
-
-    checks: list[StoredCheck]
-
-    @property
-    def answers(self) -> frozenset[str]:
-        """The traces that it looked at."""
-        references = {run.reference for check in self.checks for run in check.runs}
-        return frozenset(reference for reference in references if _TRACE_ID.match(reference))
 
 
 class CheckDriftReport(NamedTuple):
@@ -87,23 +42,6 @@ class CheckDriftReport(NamedTuple):
             "shared_answers": self.shared_answers,
             "assertions": [_comparison_json(entry) for entry in self.comparison.assertions],
         }
-
-
-def read_report(data: bytes, path: str) -> StoredReport:
-    """Read a report.
-
-    Raises:
-        CannotRead: it is not a report of `check run --json`.
-    """
-    try:
-        value = parse_json(data)
-    except NotJSON as exc:
-        raise CannotRead(path, f"not a report of checks: {exc.message}", hint=_HINT) from None
-    problems = find_problems(value, StoredReport)
-    if problems:
-        place = f"{problems[0].message} at {problems[0].path}"
-        raise CannotRead(path, f"not a report of checks: {place}", hint=_HINT)
-    return convert(value, StoredReport)
 
 
 def compare_reports(before: StoredReport, after: StoredReport, alpha: float) -> CheckDriftReport:
@@ -153,6 +91,6 @@ def _comparison_json(entry: AssertionComparison) -> JSON:
         "change": difference.change if difference is not None else None,
         "low": difference.interval.low if difference is not None else None,
         "high": difference.interval.high if difference is not None else None,
-        "chance": entry.chance,
-        "corrected_chance": entry.corrected_chance,
+        "chance": entry.p_value,
+        "corrected_chance": entry.adjusted_p_value,
     }

@@ -1,4 +1,4 @@
-"""`checks/runs/drift_report.py`: two reports of checks, compared assertion by assertion."""
+"""`checks/runs/report_comparison.py`: two reports of checks, compared assertion by assertion."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from traceforge.checks.runs.drift_report import CheckDriftReport, StoredReport, compare_reports, read_report
+from traceforge.checks.runs.report_comparison import CheckDriftReport, compare_reports
+from traceforge.checks.runs.stored_reports import StoredReport, read_report
 from traceforge.errors import CannotRead
-from traceforge.report.check_drift_text import drift_lines
+from traceforge.report.check_text import drift_lines
 from traceforge.statistics.run_comparison import DropVerdict
 
 TRACE_ID = "0b9f1f0e-6a53-4c8e-9f57-1d2f3a4b5c6d"
