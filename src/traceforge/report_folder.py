@@ -45,7 +45,7 @@ class ReportFolder(NamedTuple):
         return name
 
     def list_names(self, project: str) -> list[str]:
-        """The names of the reports, newest first; none if there is no report."""
+        """The names of the reports, newest first; empty if none was stored."""
         folder = os.path.join(project, self.folder)
         if not os.path.isdir(folder):
             return []
@@ -56,7 +56,7 @@ class ReportFolder(NamedTuple):
         """A report by its name.
 
         Raises:
-            NotFound: there is no report of this name.
+            NotFound: no report has this name.
             CannotRead: it cannot be read, or is not a report.
         """
         path = self._path(project, name)

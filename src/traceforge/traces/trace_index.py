@@ -101,7 +101,7 @@ class TraceSession(NamedTuple):
 
 
 class CallGroup(NamedTuple):
-    """The calls of one model and one call site that began in one stretch of time."""
+    """The calls of one model and one call site that began in one bucket of time."""
 
     start_ms: int  # since 1970
     model: str
@@ -255,8 +255,8 @@ class TraceIndex:
             for name, steps, first, last, errors, tokens, models in self._connection.execute(query, (limit,))
         ]
 
-    def sum_calls(self, trace_filter: TraceFilter, stretch_ms: int) -> list[CallGroup]:
-        """The sums of all calls that match, by stretches of time, models and call sites.
+    def sum_calls(self, trace_filter: TraceFilter, bucket_ms: int) -> list[CallGroup]:
+        """The sums of all calls that match, by buckets of time, models and call sites.
 
         Their durations come as one text each: a row for every call would take longer than all the rest.
         """
@@ -266,9 +266,9 @@ class TraceIndex:
                    group_concat(CAST(duration_ms * 10 AS INTEGER))
             FROM traces {where} GROUP BY 1, 2, 3"""  # noqa: S608
         return [
-            CallGroup(place * stretch_ms, model, source, calls, errors, tokens, list(map(int, durations.split(","))))
-            for place, model, source, calls, errors, tokens, durations in self._connection.execute(
-                query, (stretch_ms << 20, *values)
+            CallGroup(bucket * bucket_ms, model, source, calls, errors, tokens, list(map(int, durations.split(","))))
+            for bucket, model, source, calls, errors, tokens, durations in self._connection.execute(
+                query, (bucket_ms << 20, *values)
             )
         ]
 

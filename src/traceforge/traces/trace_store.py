@@ -111,9 +111,9 @@ class TraceStore:
         """The sessions of all traces, newest first."""
         return self._with_index(lambda index: index.list_sessions(limit))
 
-    def sum_calls(self, trace_filter: TraceFilter, stretch_ms: int) -> list[CallGroup]:
-        """The sums of all calls that match, by stretches of time, models and call sites."""
-        return self._with_index(lambda index: index.sum_calls(trace_filter, stretch_ms))
+    def sum_calls(self, trace_filter: TraceFilter, bucket_ms: int) -> list[CallGroup]:
+        """The sums of all calls that match, by buckets of time, models and call sites."""
+        return self._with_index(lambda index: index.sum_calls(trace_filter, bucket_ms))
 
     def find_time_range(self) -> tuple[int, int] | None:
         """When the first and the last call began, in milliseconds since 1970; None if there is none."""
@@ -289,7 +289,7 @@ class TraceStore:
     def add_texts(self, limit: int) -> int:
         """Make the newest traces searchable that are not yet; returns how many, 0 once all are.
 
-        A search does the same with all of them first. Whoever has time before somebody searches can do it bit by bit.
+        A search does it for all of them. The web view does it bit by bit, so that its first search is fast.
         """
         rows = self._with_index(lambda index: index.rows_without_text(limit))
         if rows:

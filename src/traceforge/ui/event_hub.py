@@ -3,7 +3,7 @@
 An event says that something is new, and not what: the page asks for it, with its own filter. So a client that reads
 slowly costs a name of each kind and not a queue, and no content is sent to a page that did not ask for it.
 
-While a page listens, traces are also made searchable, so that whoever searches need not wait for it.
+While a page listens, traces are also made searchable, so that a search need not wait for it.
 
 Never: looks for changes while no page listens. It refuses no client itself: the route asks `is_full` first.
 """

@@ -294,12 +294,12 @@ def _points(values: Sequence[float], width: int, height: int) -> str:
 
 
 def _reduce(values: Sequence[float]) -> list[float]:
-    """At most MARKS_MAX values: the smallest and the largest of each stretch."""
-    group = math.ceil(2 * len(values) / MARKS_MAX)
+    """At most MARKS_MAX values: the smallest and the largest of each group."""
+    size = math.ceil(2 * len(values) / MARKS_MAX)
     if len(values) <= MARKS_MAX:
         return list(values)
-    stretches = (values[start : start + group] for start in range(0, len(values), group))
-    return [extreme for stretch in stretches for extreme in (min(stretch), max(stretch))]
+    groups = (values[start : start + size] for start in range(0, len(values), size))
+    return [extreme for group in groups for extreme in (min(group), max(group))]
 
 
 def _finite(values: Iterable[float]) -> list[float]:

@@ -17,7 +17,7 @@ from traceforge.context.model.objects import Progress, Provider, PurgeJob, Rende
 from traceforge.errors import NotFound, StoreRefused
 from traceforge.report.context_text import rendering_lines
 from traceforge.ui.page_context import AreaPages, PageContext, PageRoute, is_shared
-from traceforge.ui.pages.context_pages import AREA, RECENT_MAX, read_page_number, respond_from_store
+from traceforge.ui.pages.context_pages import AREA, RECENT_MAX, count_pages, read_page_number, respond_from_store
 from traceforge.ui.views.context_text import as_message
 from traceforge.ui.views.conversation_view import view_messages
 from traceforge.ui.views.json_view import json_html, json_line
@@ -48,7 +48,7 @@ async def show_snapshot(request: Request, context: PageContext) -> Response:
         totals = total_by_origin(views)
         siblings = _list_siblings(client, snapshot)
         rendering = _try_render(client, snapshot_id, provider) if provider else None
-        pages = max(-(-len(views) // BLOCKS_PER_PAGE), 1)
+        pages = count_pages(len(views), BLOCKS_PER_PAGE)
         page = min(number, pages)
         return context.render(
             request, "context/snapshot.html", area=AREA.name, snapshot=snapshot, totals=totals, bar=token_bar(totals),
@@ -149,7 +149,7 @@ async def show_replay_run(request: Request, context: PageContext) -> Response:
         report = client.get_replay_report(run_id)
         document = cast("JSONObject", msgspec.to_builtins(report))
         page_items = max(len(report.items), 1) if is_shared(request) else ITEMS_PER_PAGE
-        pages = max(-(-len(report.items) // page_items), 1)
+        pages = count_pages(len(report.items), page_items)
         page = min(number, pages)
         return context.render(
             request, "context/replay_run.html", area=AREA.name, run=run, report=report, number=page, pages=pages,

@@ -64,7 +64,7 @@ async def list_sessions(request: Request, context: PageContext) -> Response:
 def read_sessions(client: Client, number: int) -> SessionPage:
     """One page of sessions. The store lists the oldest first, so all of them are read."""
     sessions = list(client.iterate_sessions())[::-1]
-    pages = max(-(-len(sessions) // SESSIONS_PER_PAGE), 1)
+    pages = count_pages(len(sessions), SESSIONS_PER_PAGE)
     number = min(number, pages)
     start = (number - 1) * SESSIONS_PER_PAGE
     return SessionPage(
@@ -111,7 +111,7 @@ async def show_branch(request: Request, context: PageContext) -> Response:
             return RedirectResponse(f"/context/branches/{owner.branch_id}?session={owner.session_id}", 303)
         branch = client.get_branch(session_id, branch_id)
         branches = list(client.iterate_branches(session_id))
-        pages = max(-(-branch.version // EVENTS_PER_PAGE), 1)
+        pages = count_pages(branch.version, EVENTS_PER_PAGE)
         page = min(number, pages)
         events = read_events(client, branch, page)
         heads = {other.head_event_id: other.id for other in branches if other.head_event_id is not None}
@@ -125,14 +125,14 @@ async def show_branch(request: Request, context: PageContext) -> Response:
     return await respond_from_store(request, context, work)
 
 
-class BranchPlace(NamedTuple):
+class SessionBranch(NamedTuple):
     """A branch, and the session that has it."""
 
     session_id: str
     branch_id: str
 
 
-def find_session_of_branch(client: Client, branch_id: str) -> BranchPlace:
+def find_session_of_branch(client: Client, branch_id: str) -> SessionBranch:
     """The session of a branch: the newest sessions first, because the store has no list of all branches.
 
     Raises:
@@ -143,7 +143,7 @@ def find_session_of_branch(client: Client, branch_id: str) -> BranchPlace:
             client.get_branch(session.id, branch_id)
         except StoreRefused:
             continue
-        return BranchPlace(session.id, branch_id)
+        return SessionBranch(session.id, branch_id)
     raise NotFound(f"there is no branch {branch_id}", hint="Open it from the page of its session.")
 
 
@@ -171,6 +171,11 @@ def _find_content(client: Client, artifact_id: str) -> ArtifactContent | None:
         if exc.status != HTTPStatus.NOT_FOUND:
             raise
         return None
+
+
+def count_pages(items: int, per_page: int) -> int:
+    """How many pages a list has; an empty one has one."""
+    return max(-(-items // per_page), 1)
 
 
 def read_page_number(request: Request) -> int:

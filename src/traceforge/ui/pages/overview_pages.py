@@ -23,7 +23,7 @@ from traceforge.ui.page_context import Area, AreaPages, PageContext, PageRoute
 from traceforge.ui.views.approval_view import ApprovalItem, view_approvals
 from traceforge.ui.views.call_cost import CallCost, CostSum, find_call_cost, sum_costs
 from traceforge.ui.views.live_view import LiveCheckItem, list_check
-from traceforge.ui.views.overview_view import DAY_MS, choose_stretch, list_stretches, view_activity, view_guard
+from traceforge.ui.views.overview_view import DAY_MS, choose_bucket_ms, list_buckets, view_activity, view_coverage
 
 AREA = Area("overview", "Overview", "/", "o")
 RANGES = {"1h": ("1 hour", 1 / 24), "24h": ("24 hours", 1.0), "7d": ("7 days", 7.0), "all": ("All", None)}
@@ -33,10 +33,10 @@ COSTS_MAX = 5000  # Calls whose traces are read for their cost: about two second
 
 
 class CallSums(NamedTuple):
-    """The calls of a span of time, by stretches of it."""
+    """The calls of a span of time, by buckets of it."""
 
     groups: list[CallGroup]
-    stretches: list[int]
+    buckets: list[int]
     is_empty_project: bool
     unreadable: int  # Files that are no traces.
 
@@ -64,18 +64,18 @@ async def show_overview(request: Request, context: PageContext) -> Response:
 
     def render() -> Response:
         problem = state if isinstance(state, TraceForgeError) else None
-        guard = (
+        coverage = (
             None
             if isinstance(state, TraceForgeError)
-            else view_guard(sums.groups, state.changes, state.approved.values())
+            else view_coverage(sums.groups, state.changes, state.approved.values())
         )
         return context.render(
             request,
             "overview/overview.html",
             area=AREA.name,
             sums=sums,
-            activity=view_activity(sums.groups, sums.stretches, by_site=by_site),
-            guard=guard,
+            activity=view_activity(sums.groups, sums.buckets, by_site=by_site),
+            coverage=coverage,
             problem=problem,
             last=last,
             costs=costs,
@@ -95,10 +95,10 @@ def read_sums(store: TraceStore, days: float | None) -> CallSums:
     first = last - int(days * DAY_MS) if days is not None else last
     if days is None and time_range is not None:
         first, last = time_range
-    stretch = choose_stretch(last - first)
+    bucket = choose_bucket_ms(last - first)
     trace_filter = TraceFilter() if days is None else TraceFilter(since=days_ago(days))
-    groups = store.sum_calls(trace_filter, stretch)
-    return CallSums(groups, list_stretches(first, last, stretch), time_range is None, len(store.unreadable_files()))
+    groups = store.sum_calls(trace_filter, bucket)
+    return CallSums(groups, list_buckets(first, last, bucket), time_range is None, len(store.unreadable_files()))
 
 
 def read_costs(store: TraceStore, days: float | None, models: Mapping[str, ModelRule]) -> CostSum:

@@ -69,7 +69,7 @@ class ChangeDetail:
     approved_raw: tuple[RawSide, ...]
     previous_id: str = ""
     next_id: str = ""
-    place: int = 0  # in the queue of `total` changes, from 1
+    position: int = 0  # in the queue of `total` changes, from 1
     total: int = 0
     related: tuple[ChangeItem, ...] = ()  # other changes with the same cause
 
@@ -100,10 +100,10 @@ def _view_diff(compared: ComparedChange, approved: Mapping[str, ApprovedCall]) -
 
 
 def view_change(state: PendingState, change: PendingChange, keys: RequestKeyer) -> ChangeDetail:
-    """One change of a project, and its place in the queue."""
+    """One change of a project, and its position in the queue."""
     queue = list_queue(compare_all(state, keys))
-    place = next(place for place, (compared, _) in enumerate(queue) if compared.change.id == change.id)
-    compared, group = queue[place]
+    index = next(index for index, (compared, _) in enumerate(queue) if compared.change.id == change.id)
+    compared, group = queue[index]
     before = state.approved.get(change.id)
     is_count = change.kind is ChangeKind.CALLS and before is not None
     return ChangeDetail(
@@ -118,9 +118,9 @@ def view_change(state: PendingState, change: PendingChange, keys: RequestKeyer) 
         timestamp=str(change.record["timestamp"]) if change.record is not None else "",
         raw=_view_raw(change.raw_response),
         approved_raw=_view_raw(before.raw_response) if before is not None and before.raw_response else (),
-        previous_id=queue[place - 1][0].change.id if place else "",
-        next_id=queue[place + 1][0].change.id if place + 1 < len(queue) else "",
-        place=place + 1,
+        previous_id=queue[index - 1][0].change.id if index else "",
+        next_id=queue[index + 1][0].change.id if index + 1 < len(queue) else "",
+        position=index + 1,
         total=len(queue),
         related=tuple(view_item(other) for other in group.changes if other.change.id != change.id),
     )

@@ -1,6 +1,6 @@
 """A request as a form: the texts that people edit, and the rest as JSON. Pure.
 
-In: the body of a request as it was sent, redacted; then the texts of the form. Out: the texts with their places, and
+In: the body of a request as it was sent, redacted; then the texts of the form. Out: the texts with their paths, and
 the body with the new ones. Never: offers a text that a form would change by itself: one with an invisible character,
 or a line end that browsers replace, is edited as JSON only.
 """
@@ -21,13 +21,13 @@ _PROMPT_FIELDS = ("system", "instructions", "prompt", "input")
 _MESSAGE_FIELDS = ("messages", "input", "contents", "system")
 _PART_FIELDS = ("content", "parts")
 
-Place = tuple[str | int, ...]
+TextPath = tuple[str | int, ...]  # the keys and indexes that lead to a text in a body
 
 
 class EditableText(NamedTuple):
     """A text of a request, such as that of a message."""
 
-    place: Place
+    path: TextPath
     label: str  # As `2 user`, or `system`.
     text: str
 
@@ -44,19 +44,19 @@ def list_texts(body: JSONObject) -> tuple[EditableText, ...]:
 
 
 def replace_texts(body: JSONObject, texts: Sequence[str]) -> JSONObject:
-    """The body with these texts in the places of `list_texts`, in that order; missing ones stay."""
+    """The body with these texts in place of those of `list_texts`, in that order; missing ones stay."""
     edited = copy.deepcopy(body)
     for old, new in zip(list_texts(body), texts, strict=False):
         holder: JSON = edited
-        for step in old.place[:-1]:
+        for step in old.path[:-1]:
             holder = holder[step]  # type: ignore[index]  # `list_texts` walked the same way
-        holder[old.place[-1]] = new.replace("\r\n", "\n")  # type: ignore[index]
+        holder[old.path[-1]] = new.replace("\r\n", "\n")  # type: ignore[index]
     return edited
 
 
 def split_parameters(body: JSONObject) -> JSONObject:
     """The fields of a request without those that hold its texts: the model and its parameters."""
-    text_names = {text.place[0] for text in list_texts(body)}
+    text_names = {text.path[0] for text in list_texts(body)}
     return {name: value for name, value in body.items() if name not in text_names}
 
 
@@ -89,16 +89,16 @@ def _find_texts(body: JSONObject) -> Iterator[EditableText]:
             yield from _message_texts((name, number), label, as_object(item))
 
 
-def _message_texts(place: Place, label: str, message: JSONObject) -> Iterator[EditableText]:
+def _message_texts(path: TextPath, label: str, message: JSONObject) -> Iterator[EditableText]:
     if isinstance(message.get("text"), str):
-        yield EditableText((*place, "text"), label, as_text(message["text"]))
+        yield EditableText((*path, "text"), label, as_text(message["text"]))
     for name in _PART_FIELDS:
         content = message.get(name)
         if isinstance(content, str):
-            yield EditableText((*place, name), label, content)
+            yield EditableText((*path, name), label, content)
         for number, part in enumerate(content if isinstance(content, list) else ()):
             if isinstance(as_object(part).get("text"), str):
-                yield EditableText((*place, name, number, "text"), label, as_text(as_object(part)["text"]))
+                yield EditableText((*path, name, number, "text"), label, as_text(as_object(part)["text"]))
 
 
 def _is_plain(text: str) -> bool:

@@ -9,7 +9,7 @@ import posixpath
 import re
 from urllib.parse import quote
 
-EDITOR_PLACES = "{path}, and {line} if the editor knows lines"
+EDITOR_PLACEHOLDERS = "{path}, and {line} if the editor knows lines"
 _TEMPLATE = re.compile(r"([a-z][a-z0-9+.-]*)://\S+\Z", re.IGNORECASE)
 _BROWSER_SCHEMES = frozenset(
     {"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "http", "https", "javascript", "ws", "wss"}
@@ -17,7 +17,7 @@ _BROWSER_SCHEMES = frozenset(
 
 
 def is_editor_template(template: str) -> bool:
-    """Whether a text is a link for an editor, with a place for the path."""
+    """Whether a text is a link for an editor, with the placeholder of the path."""
     match = _TEMPLATE.match(template)
     return match is not None and "{path}" in template and match[1].lower() not in _BROWSER_SCHEMES
 

@@ -78,7 +78,7 @@ class CheckedCallView(NamedTuple):
 
 
 class LiveCheckView(NamedTuple):
-    """One live check."""
+    """The page about one live check."""
 
     name: str
     at: str

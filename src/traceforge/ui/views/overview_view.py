@@ -20,13 +20,13 @@ from traceforge.ui.views.text_view import NAME_CHARS_MAX, clip_text
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-STRETCHES_MAX = 60  # Bars of a plot.
+BUCKETS_MAX = 60  # Bars of a plot.
 ROWS_MAX = 12  # Names in a table.
 TENTHS = 10  # The index gives durations in tenths of a millisecond.
 
-# Lengths that people read easily; a span of time is divided by the first that gives few enough stretches.
-_STRETCHES = [60_000, 120_000, 300_000, 900_000, 1_800_000]
-_STRETCHES += [HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, 12 * HOUR_MS, DAY_MS, 7 * DAY_MS, 30 * DAY_MS, 365 * DAY_MS]
+# Lengths that people read easily; a span of time is divided by the first that gives few enough buckets.
+_BUCKET_LENGTHS = [60_000, 120_000, 300_000, 900_000, 1_800_000]
+_BUCKET_LENGTHS += [HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, 12 * HOUR_MS, DAY_MS, 7 * DAY_MS, 30 * DAY_MS, 365 * DAY_MS]
 
 KIND_NAMES = {
     ChangeKind.NEW: "new",
@@ -72,7 +72,7 @@ class Activity(NamedTuple):
     site_count: int
 
 
-class Guard(NamedTuple):
+class GateCoverage(NamedTuple):
     """What waits for approval, and what is not checked."""
 
     approved: int
@@ -80,25 +80,25 @@ class Guard(NamedTuple):
     pending_count: int
     varying: int  # Pending calls whose answers differed between the runs of `record --runs`.
     prompt_only: int  # Approved calls of which the answer is not checked.
-    unguarded_sites: tuple[tuple[str, int], ...]  # Call sites that no snapshot names, with their calls.
-    unguarded_calls: int
+    uncovered_sites: tuple[tuple[str, int], ...]  # Call sites that no snapshot names, with their calls.
+    uncovered_calls: int
     unknown_site_calls: int  # Calls of which the call site is not known.
 
 
-def choose_stretch(span_ms: int) -> int:
+def choose_bucket_ms(span_ms: int) -> int:
     """How long each bar of a plot of this span is."""
-    return next((length for length in _STRETCHES if span_ms <= length * STRETCHES_MAX), _STRETCHES[-1])
+    return next((length for length in _BUCKET_LENGTHS if span_ms <= length * BUCKETS_MAX), _BUCKET_LENGTHS[-1])
 
 
-def list_stretches(first_ms: int, last_ms: int, stretch_ms: int) -> list[int]:
-    """The starts of all stretches from the first to the last call; the newest ones, if there are too many."""
-    first, last = first_ms // stretch_ms, last_ms // stretch_ms
-    return [place * stretch_ms for place in range(max(first, last - 2 * STRETCHES_MAX), last + 1)]
+def list_buckets(first_ms: int, last_ms: int, bucket_ms: int) -> list[int]:
+    """The starts of all buckets from the first to the last call; the newest ones, if there are too many."""
+    first, last = first_ms // bucket_ms, last_ms // bucket_ms
+    return [place * bucket_ms for place in range(max(first, last - 2 * BUCKETS_MAX), last + 1)]
 
 
-def view_activity(groups: Sequence[CallGroup], stretches: Sequence[int], *, by_site: bool) -> Activity:
+def view_activity(groups: Sequence[CallGroup], buckets: Sequence[int], *, by_site: bool) -> Activity:
     """Figures, plots and tables of the calls; `by_site` divides the plots by call site instead of model."""
-    labels = [_time_label(start, stretches) for start in stretches]
+    labels = [_time_label(start, buckets) for start in buckets]
     models = _group_by(groups, lambda group: group.model or "unknown model")
     sites = _group_by(groups, lambda group: group.source or "unknown call site")
     series = _top_series(sites if by_site else models)
@@ -111,44 +111,44 @@ def view_activity(groups: Sequence[CallGroup], stretches: Sequence[int], *, by_s
         p95_ms=percentile(durations, 95),
         p99_ms=percentile(durations, 99),
         series=tuple(map(clip_text, series)),
-        calls_plot=stacked_bars(labels, _sums(series, stretches, "calls"), "Calls"),
-        tokens_plot=stacked_bars(labels, _sums(series, stretches, "tokens"), "Tokens"),
-        errors_plot=stacked_bars(labels, _sums(series, stretches, "errors"), "Errors"),
-        latency_plot=percentile_lines(labels, _percentile_lines(groups, stretches), "Latency of all calls", " ms"),
+        calls_plot=stacked_bars(labels, _sums(series, buckets, "calls"), "Calls"),
+        tokens_plot=stacked_bars(labels, _sums(series, buckets, "tokens"), "Tokens"),
+        errors_plot=stacked_bars(labels, _sums(series, buckets, "errors"), "Errors"),
+        latency_plot=percentile_lines(labels, _percentile_lines(groups, buckets), "Latency of all calls", " ms"),
         series_latency_plot=percentile_lines(
             labels,
-            {name: _line(members, stretches, 95) for name, members in series.items()},
+            {name: _line(members, buckets, 95) for name, members in series.items()},
             "95th percentile of the latency",
             " ms",
         ),
-        models=_usage_rows(models, stretches),
-        sites=_usage_rows(sites, stretches),
+        models=_usage_rows(models, buckets),
+        sites=_usage_rows(sites, buckets),
         model_count=len(models),
         site_count=len(sites),
     )
 
 
-def view_guard(
+def view_coverage(
     groups: Iterable[CallGroup], changes: Sequence[PendingChange], approved: Iterable[ApprovedCall]
-) -> Guard:
+) -> GateCoverage:
     """What waits for approval, and which calls nothing checks. A call site is a file and a line."""
     approved = list(approved)
-    guarded = {f"{call.source.get('file')}:{call.source.get('line')}" for call in approved}
+    covered = {f"{call.source.get('file')}:{call.source.get('line')}" for call in approved}
     calls = Counter[str]()
     for group in groups:
         calls[group.source] += group.calls
     unknown = calls.pop("", 0)
     ranked = sorted(calls.items(), key=lambda item: (-item[1], item[0]))
-    unguarded = [(clip_text(source), count) for source, count in ranked if source not in guarded]
+    uncovered = [(clip_text(source), count) for source, count in ranked if source not in covered]
     kinds = Counter(change.kind for change in changes)
-    return Guard(
+    return GateCoverage(
         approved=len(approved),
         pending=tuple((name, kinds[kind]) for kind, name in KIND_NAMES.items() if kinds[kind]),
         pending_count=len(changes),
         varying=sum(any(reason.field == "response" for reason in change.reasons) for change in changes),
         prompt_only=sum(call.gate == REQUEST_GATE for call in approved),
-        unguarded_sites=tuple(unguarded),
-        unguarded_calls=sum(count for _, count in unguarded),
+        uncovered_sites=tuple(uncovered),
+        uncovered_calls=sum(count for _, count in uncovered),
         unknown_site_calls=unknown,
     )
 
@@ -187,29 +187,29 @@ def _top_series(named: Mapping[str, list[CallGroup]]) -> dict[str, list[CallGrou
     return {**{name: named[name] for name in named_alone}, f"{len(names) - len(named_alone)} others": others}
 
 
-def _sums(series: Mapping[str, list[CallGroup]], stretches: Sequence[int], field: str) -> dict[str, list[float]]:
-    return {name: _sum_line(members, stretches, field) for name, members in series.items()}
+def _sums(series: Mapping[str, list[CallGroup]], buckets: Sequence[int], field: str) -> dict[str, list[float]]:
+    return {name: _sum_line(members, buckets, field) for name, members in series.items()}
 
 
-def _sum_line(groups: Iterable[CallGroup], stretches: Sequence[int], field: str) -> list[float]:
+def _sum_line(groups: Iterable[CallGroup], buckets: Sequence[int], field: str) -> list[float]:
     sums: Counter[int] = Counter()
     for group in groups:
         sums[group.start_ms] += getattr(group, field)
-    return [float(sums[start]) for start in stretches]
+    return [float(sums[start]) for start in buckets]
 
 
-def _percentile_lines(groups: Sequence[CallGroup], stretches: Sequence[int]) -> dict[str, list[float | None]]:
-    return {f"p{share}": _line(groups, stretches, share) for share in (50, 95, 99)}
+def _percentile_lines(groups: Sequence[CallGroup], buckets: Sequence[int]) -> dict[str, list[float | None]]:
+    return {f"p{share}": _line(groups, buckets, share) for share in (50, 95, 99)}
 
 
-def _line(groups: Iterable[CallGroup], stretches: Sequence[int], share: int) -> list[float | None]:
+def _line(groups: Iterable[CallGroup], buckets: Sequence[int], share: int) -> list[float | None]:
     members: dict[int, list[CallGroup]] = {}
     for group in groups:
         members.setdefault(group.start_ms, []).append(group)
-    return [percentile(_durations(members.get(start, ())), share) for start in stretches]
+    return [percentile(_durations(members.get(start, ())), share) for start in buckets]
 
 
-def _usage_rows(named: Mapping[str, list[CallGroup]], stretches: Sequence[int]) -> tuple[UsageRow, ...]:
+def _usage_rows(named: Mapping[str, list[CallGroup]], buckets: Sequence[int]) -> tuple[UsageRow, ...]:
     rows = []
     for name, members in list(named.items())[:ROWS_MAX]:
         durations = _durations(members)
@@ -222,17 +222,17 @@ def _usage_rows(named: Mapping[str, list[CallGroup]], stretches: Sequence[int]) 
                 sum(group.tokens for group in members),
                 percentile(durations, 50),
                 percentile(durations, 95),
-                sparkline(_sum_line(members, stretches, "calls"), f"Calls of {name}"),
+                sparkline(_sum_line(members, buckets, "calls"), f"Calls of {name}"),
             )
         )
     return tuple(rows)
 
 
-def _time_label(start_ms: int, stretches: Sequence[int]) -> str:
+def _time_label(start_ms: int, buckets: Sequence[int]) -> str:
     """A time in UTC, as short as the span of the plot allows."""
     try:
         instant = datetime.fromtimestamp(start_ms / 1000, UTC)
     except (OverflowError, OSError, ValueError):
         return str(start_ms)
-    span = stretches[-1] - stretches[0]
+    span = buckets[-1] - buckets[0]
     return instant.strftime("%H:%M" if span <= DAY_MS else "%b %d, %H:%M" if span <= 14 * DAY_MS else "%Y-%m-%d")

@@ -39,7 +39,7 @@ class BlockView(NamedTuple):
     """One block, in the order in which a model sees it."""
 
     id: str
-    place: int
+    position: int
     role: str
     origin: str
     series: int
@@ -80,7 +80,7 @@ def view_blocks(blocks: Sequence[Block], contents: Sequence[ContentBlock]) -> li
     return [
         BlockView(
             id=block.id,
-            place=place,
+            position=position,
             role=block.role,
             origin=_origin(content),
             series=ORIGINS.get(content.type, BUNDLE_SERIES),
@@ -91,7 +91,7 @@ def view_blocks(blocks: Sequence[Block], contents: Sequence[ContentBlock]) -> li
             turn=turns.get(block.id),
             note=_note(content),
         )
-        for place, (block, content) in enumerate(zip(blocks, contents, strict=True), 1)
+        for position, (block, content) in enumerate(zip(blocks, contents, strict=True), 1)
     ]
 
 

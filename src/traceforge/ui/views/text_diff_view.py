@@ -27,7 +27,7 @@ CONTEXT_LINES = 3  # As Git shows.
 FOLD_LINES_MIN = 3  # Fewer unchanged lines are not worth a click.
 FOLDED_LINES_MAX = 400  # Of one fold; the rest is counted.
 LINES_MAX = 2_000  # Of one diff on a page; the rest is counted.
-PIECE_CHARS = 2_000  # Of one stretch inside a line before it is folded.
+PIECE_CHARS = 2_000  # Of one segment inside a line before it is folded.
 
 LineKind = Literal["same", "changed", "added", "removed", "fold", "cut"]
 

@@ -27,7 +27,7 @@ _USAGE_DETAILS = (
 class CallSite(NamedTuple):
     """The place in the application that made a call."""
 
-    place: str  # As `app/agent.py:12`.
+    location: str  # As `app/agent.py:12`.
     function: str
     link: str  # That opens it in an editor; "" if there is none.
 
@@ -121,8 +121,8 @@ def _view_call_site(source: JSONObject, project: str, editor: str) -> CallSite |
     file, line = as_text(source.get("file")), _whole_number(source.get("line")) or 0
     if not file:
         return None
-    place = f"{file}:{line}" if line else file
-    return CallSite(place, as_text(source.get("function")), editor_link(editor, project, file, line))
+    location = f"{file}:{line}" if line else file
+    return CallSite(location, as_text(source.get("function")), editor_link(editor, project, file, line))
 
 
 def _tool_names(request: JSONObject) -> tuple[str, ...]:

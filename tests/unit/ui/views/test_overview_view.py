@@ -8,14 +8,14 @@ from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.traces.trace_index import CallGroup
 from traceforge.ui.plots import SERIES_CLASSES
 from traceforge.ui.views.overview_view import (
+    BUCKETS_MAX,
     DAY_MS,
     HOUR_MS,
-    STRETCHES_MAX,
-    choose_stretch,
-    list_stretches,
+    choose_bucket_ms,
+    list_buckets,
     percentile,
     view_activity,
-    view_guard,
+    view_coverage,
 )
 from traceforge.ui.views.text_view import NAME_CHARS_MAX
 
@@ -54,7 +54,7 @@ def test_percentiles_are_of_all_calls_of_a_name_together() -> None:
 
 
 def test_plots_have_the_sums_of_each_stretch() -> None:
-    """By model or by call site; a stretch without a call is empty, and its percentiles are a gap."""
+    """By model or by call site; a bucket without a call is empty, and its percentiles are a gap."""
     groups = [group(0, [10, 20]), group(2, [30], "n", "b.py:2", errors=1)]
 
     by_model = view_activity(groups, hours(3), by_site=False)
@@ -86,27 +86,31 @@ def test_no_calls_are_figures_of_nothing() -> None:
 
 @pytest.mark.parametrize("span", [0, HOUR_MS, DAY_MS, 7 * DAY_MS, 400 * DAY_MS, 20 * 365 * DAY_MS])
 def test_a_plot_has_no_more_bars_than_fit(span: int) -> None:
-    stretch = choose_stretch(span)
+    bucket = choose_bucket_ms(span)
 
-    assert len(list_stretches(START, START + span, stretch)) <= STRETCHES_MAX + 1
+    assert len(list_buckets(START, START + span, bucket)) <= BUCKETS_MAX + 1
 
 
 def test_a_call_from_another_century_does_not_make_the_plot_endless() -> None:
-    """A clock that was wrong: the newest stretches are shown."""
-    stretches = list_stretches(-(2**42), 2**42, choose_stretch(2**43))
+    """A clock that was wrong: the newest buckets are shown."""
+    buckets = list_buckets(-(2**42), 2**42, choose_bucket_ms(2**43))
 
-    assert len(stretches) <= 2 * STRETCHES_MAX + 1
-    assert view_activity([], stretches, by_site=False).calls_plot.svg
+    assert len(buckets) <= 2 * BUCKETS_MAX + 1
+    assert view_activity([], buckets, by_site=False).calls_plot.svg
 
 
 def test_a_call_site_without_a_snapshot_is_not_guarded() -> None:
     """By its file and its line; a call site that is not known is neither."""
     groups = [group(0, [1, 2]), group(1, [3]), group(0, [4], source="b.py:2"), group(0, [5], source="")]
 
-    guard = view_guard(groups, [], [approved("a.py", 2, "request"), approved("b.py", 2, "behaviour")])
+    coverage = view_coverage(groups, [], [approved("a.py", 2, "request"), approved("b.py", 2, "behaviour")])
 
-    assert ((("a.py:1", 3),), 3, 1) == (guard.unguarded_sites, guard.unguarded_calls, guard.unknown_site_calls)
-    assert (2, 1) == (guard.approved, guard.prompt_only)
+    assert ((("a.py:1", 3),), 3, 1) == (
+        coverage.uncovered_sites,
+        coverage.uncovered_calls,
+        coverage.unknown_site_calls,
+    )
+    assert (2, 1) == (coverage.approved, coverage.prompt_only)
 
 
 def approved(file: str, line: int, gate: str) -> ApprovedCall:
@@ -119,8 +123,8 @@ def test_a_name_of_any_length_is_a_short_row_that_finds_its_calls() -> None:
     name = "m" * 100_000
 
     activity = view_activity([group(0, [10], name, name)], hours(1), by_site=False)
-    guard = view_guard([group(0, [10], name, name)], [], [])
+    coverage = view_coverage([group(0, [10], name, name)], [], [])
 
     assert NAME_CHARS_MAX == len(activity.models[0].name) == len(activity.series[0])
     assert f"{name[:NAME_CHARS_MAX]}*" == activity.models[0].pattern
-    assert NAME_CHARS_MAX == len(guard.unguarded_sites[0][0])
+    assert NAME_CHARS_MAX == len(coverage.uncovered_sites[0][0])
