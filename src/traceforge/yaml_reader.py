@@ -34,6 +34,11 @@ class Mark(NamedTuple):
     line: int
     column: int
 
+    @property
+    def text(self) -> str:
+        """The place as findings name it: `line 3 column 5`."""
+        return f"line {self.line} column {self.column}"
+
 
 class InvalidYaml(ValueError):
     """The text is not YAML, or not YAML that its format allows; the message says why, and in which line."""

@@ -183,7 +183,7 @@ def test_fixtures_are_commands_and_not_lines_for_a_shell(project: Path, provider
 
     assert ["passed", "unchecked"] == [good["outcome"], bad["outcome"]]
     assert "hello" == (project / "w").read_text()
-    assert "the setup false ended with 1" in bad["reason"]
+    assert "the setup command false ended with exit code 1" in bad["reason"]
     assert 1 == len(provider.received)
 
 

@@ -74,9 +74,9 @@ def test_an_existing_file_is_not_overwritten(project: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--from-trace", "00000004"), 3, "there is no recorded answer: the call failed"),
+        (("--from-trace", "00000004"), 3, "the recorded call failed, so it has no answer"),
         (("--from-trace", "ffffffff"), 3, "there is no trace ffffffff"),
-        (("--from-traces", "model:none"), 3, "there is no recorded answer"),
+        (("--from-traces", "model:none"), 3, "no trace with an answer matches the query"),
         ((), 2, "Name one of --from-trace, --from-session and --from-traces; to list the ids: traceforge trace list"),
     ],
 )

@@ -9,19 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from msgspec import UNSET
-
 from traceforge.canon import JSON, JSONObject
 from traceforge.compare.compared_call import ComparedCall, ComparedChoice, ToolCall
 from traceforge.config import ModelRule
-from traceforge.snapshots.formats.determinism_policy import find_model_rule
+from traceforge.snapshots.formats.model_prices import price_usage
 from traceforge.wire.unified import as_object, is_number, list_objects
-
-MILLION = 1_000_000
 
 
 class Measures(NamedTuple):
-    """What an answer took. None: unknown."""
+    """The latency, the tokens and the cost of an answer. None: unknown."""
 
     latency_ms: float | None = None
     prompt_tokens: float | None = None
@@ -80,7 +76,7 @@ def read_call_answers(
 
 
 def join_session(answers: Sequence[Answer]) -> Answer:
-    """A session as one answer: the last text, every tool call in order, and the sums of what it took."""
+    """A session as one answer: the last text, every tool call in order, and the sums of the measures."""
     last = answers[-1]
     return last._replace(
         tool_calls=tuple(call for answer in answers for call in answer.tool_calls),
@@ -90,18 +86,9 @@ def join_session(answers: Sequence[Answer]) -> Answer:
 
 
 def make_measures(usage: JSONObject, latency_ms: JSON, model: str, prices: Mapping[str, ModelRule]) -> Measures:
-    """What a call took, from its token usage and the prices of the configuration."""
+    """The measures of a call, from its token usage and the prices of the configuration."""
     prompt, completion = (_number(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-    rule = find_model_rule(model, prices)
-    cost = None
-    if (
-        rule.input_price_per_million is not UNSET
-        and rule.output_price_per_million is not UNSET
-        and prompt is not None
-        and completion is not None
-    ):
-        cost = (prompt * rule.input_price_per_million + completion * rule.output_price_per_million) / MILLION
-    return Measures(_number(latency_ms), prompt, completion, cost)
+    return Measures(_number(latency_ms), prompt, completion, price_usage(model, usage, prices))
 
 
 def _make_answer(choice: ComparedChoice, model: str, measures: Measures, redacted: tuple[str, ...]) -> Answer:

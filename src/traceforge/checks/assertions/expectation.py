@@ -32,7 +32,7 @@ class Expectation:
         """Any assertion of a check file: its `type`, and its fields.
 
         Raises:
-            ValueError: there is no such assertion, or a field is wrong.
+            ValueError: no assertion has this type, or a field is wrong.
             AssertionError: it does not hold, or could not be checked.
         """
         value: Any = {"type": assertion_type, **fields}

@@ -14,8 +14,8 @@ from traceforge.checks.assertions.answer import Answer, FailedCall, read_trace_a
 from traceforge.wire.dialects import decode_response
 from traceforge.wire.endpoints import find_endpoint
 
-# What each provider's response has that no other has, and an address of its API.
-_SIGNS: tuple[tuple[Callable[[JSONObject], bool], str], ...] = (
+# How to tell the response of each endpoint from the others, and the URL of that endpoint.
+_RESPONSE_SHAPES: tuple[tuple[Callable[[JSONObject], bool], str], ...] = (
     (lambda body: body.get("object") == "response", "https://api.openai.com/v1/responses"),
     (lambda body: isinstance(body.get("choices"), list), "https://api.openai.com/v1/chat/completions"),
     (lambda body: body.get("type") == "message", "https://api.anthropic.com/v1/messages"),
@@ -34,15 +34,15 @@ def read_response_answers(response: object) -> list[Answer]:
         TypeError: it has none of the forms of a response that TraceForge knows.
     """
     body = _read_body(response)
-    address = next((address for is_like, address in _SIGNS if is_like(body)), "")
-    if not address:
+    url = next((url for has_shape, url in _RESPONSE_SHAPES if has_shape(body)), "")
+    if not url:
         raise TypeError(
-            f"expect() takes the response of a model, and {type(response).__name__} is none that it knows"
+            f"expect() takes the response of a model: this {type(response).__name__} has no form that it knows"
         )
-    unified = decode_response(find_endpoint("POST", address), body)
+    unified = decode_response(find_endpoint("POST", url), body)
     answers = read_trace_answers({"request": {}, "response": unified, "metadata": {}}, {})
     if isinstance(answers, FailedCall):
-        raise TypeError(f"expect() takes the response of a model, and this is none: {answers.reason}")
+        raise TypeError(f"expect() takes the response of a model, not: {answers.reason}")
     return answers
 
 

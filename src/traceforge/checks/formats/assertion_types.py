@@ -116,11 +116,11 @@ class FinishReasonAssertion(AssertionType, tag="finish_reason", frozen=True, kw_
 
 
 class RefusalAssertion(AssertionType, tag="refusal", frozen=True, kw_only=True):
-    """The model refused."""
+    """The model refused to answer."""
 
 
 class NoRefusalAssertion(AssertionType, tag="no_refusal", frozen=True, kw_only=True):
-    """The model did not refuse."""
+    """The model did not refuse to answer."""
 
 
 class ToolCalledAssertion(AssertionType, tag="tool_called", frozen=True, kw_only=True):

@@ -90,8 +90,10 @@ def read_check_file(data: bytes, file: str) -> list[CheckDefinition]:
     except InvalidYaml as exc:
         raise InvalidFile((_parse_finding(file, exc),)) from None
     if not isinstance(source.value, dict):
-        message = "the file is empty" if source.value is None else "a check file holds one mapping"
-        raise InvalidFile((Finding(file, _place(Mark(1, 1)), CHECK_RULE, message, _REFERENCE_HINT),))
+        message = (
+            "the file is empty" if source.value is None else "must be a mapping: one check, or several under tests"
+        )
+        raise InvalidFile((Finding(file, Mark(1, 1).text, CHECK_RULE, message, _REFERENCE_HINT),))
     findings = _list_findings(_find_file_problems(source.value), source, file)
     if findings:
         raise InvalidFile(tuple(findings))
@@ -171,10 +173,8 @@ def _find_repeated_names(definitions: Iterable[CheckDefinition]) -> Iterator[Fin
     first_marks: dict[str, Mark] = {}
     for definition in definitions:
         if first := first_marks.get(definition.name):
-            message = f"the name {definition.name!r} is that of the check at line {first.line}, too"
-            yield Finding(
-                definition.file, _place(definition.mark), CHECK_RULE, message, "Give each check its own name."
-            )
+            message = f"the check at line {first.line} has the same name: {definition.name!r}"
+            yield Finding(definition.file, definition.mark.text, CHECK_RULE, message, "Give each check its own name.")
         first_marks.setdefault(definition.name, definition.mark)
 
 
@@ -182,7 +182,7 @@ def _list_findings(problems: Iterable[ShapeProblem], source: LocatedValue, file:
     return [
         Finding(
             file,
-            _place(source.find_mark(problem.path)),
+            source.find_mark(problem.path).text,
             CHECK_RULE,
             f"{problem.path.removeprefix('$.')} {problem.message}",
             _find_hint(problem, source),
@@ -192,16 +192,16 @@ def _list_findings(problems: Iterable[ShapeProblem], source: LocatedValue, file:
 
 
 def _find_hint(problem: ShapeProblem, source: LocatedValue) -> str:
-    """The nearest known_words word for one that is unknown."""
+    """What to write instead of an unknown field or assertion type: the known name that is nearest."""
     parent, _, name = problem.path.rpartition(".")
     if problem.message.startswith("unknown field"):
-        known_words = _list_known_fields(source.find_value(parent), parent)
+        known_names = _list_known_fields(source.find_value(parent), parent)
     elif name == "type" and problem.message.startswith("must be '"):
-        known_words, name = [*ASSERTION_TYPES], str(source.find_value(problem.path))
+        known_names, name = [*ASSERTION_TYPES], str(source.find_value(problem.path))
     else:
         return _REFERENCE_HINT
-    nearest = nearest_name(name, known_words, 0.5)
-    return f"Did you mean {nearest}?" if nearest else f"Known here: {', '.join(known_words)}."
+    nearest = nearest_name(name, known_names, 0.5)
+    return f"Did you mean {nearest}?" if nearest else f"Known here: {', '.join(known_names)}."
 
 
 def _list_known_fields(parent: JSON, path: str) -> list[str]:
@@ -216,10 +216,6 @@ def _list_known_fields(parent: JSON, path: str) -> list[str]:
     return [*kind.__struct_fields__]
 
 
-def _place(mark: Mark) -> str:
-    return f"line {mark.line} column {mark.column}"
-
-
 def _parse_finding(file: str, error: InvalidYaml) -> Finding:
-    place = _place(error.mark) if error.mark is not None else ""
+    place = error.mark.text if error.mark is not None else ""
     return Finding(file, place, PARSE, f"not YAML of a check file: {error.problem}", _YAML_HINT)

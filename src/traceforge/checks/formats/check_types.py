@@ -25,7 +25,7 @@ RunCount = Annotated[float, Meta(ge=1, le=RUNS_MAX, multiple_of=1)]
 
 
 class CaseFile(Struct, forbid_unknown_fields=True, frozen=True):
-    """Cases of a data set: a file of JSON lines (`.jsonl`) or a table with a head (`.csv`), in the project."""
+    """Cases of a data set: a file of JSON lines (`.jsonl`) or a table with a header row (`.csv`), in the project."""
 
     file: NonEmptyText
 

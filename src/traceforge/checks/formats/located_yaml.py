@@ -81,7 +81,7 @@ class _LocatedBuilder(YamlBuilder):
 
     def check_collection(self, event: Any) -> None:  # noqa: ANN401 (an event of PyYAML)
         if event.tag is not None:
-            raise invalid_yaml("a tag: check files have none", event)
+            raise invalid_yaml("a tag (`!name`): check files have none", event)
 
     def close_collection(self, collection: OpenCollection) -> object:
         if collection.is_sequence:
@@ -95,7 +95,7 @@ class _LocatedBuilder(YamlBuilder):
             if not isinstance(key, str):
                 raise InvalidYaml("a key that is not text: put it in quotation marks", mark)
             if key == "<<":
-                raise InvalidYaml("a merge key: check files have none", mark)
+                raise InvalidYaml("a merge key (`<<`): check files have none", mark)
             if key in mapping:
                 raise InvalidYaml(f"the key {key!r} occurs twice in one mapping", mark)
             mapping[key] = value
@@ -105,7 +105,7 @@ class _LocatedBuilder(YamlBuilder):
     def read_scalar(self, event: Any) -> object:  # noqa: ANN401
         text: str = event.value
         if event.tag is not None:
-            raise invalid_yaml("a tag: check files have none", event)
+            raise invalid_yaml("a tag (`!name`): check files have none", event)
         if not event.implicit[0]:  # in quotation marks, or a block
             return _require_text(text, event)
         if text in _NULL:
@@ -134,7 +134,7 @@ def _require_text(text: str, event: Any) -> str:  # noqa: ANN401
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise invalid_yaml("half a character: a surrogate", event) from None
+        raise invalid_yaml("half of a surrogate pair", event) from None
     return text
 
 

@@ -42,12 +42,12 @@ class PlannedCheck(NamedTuple):
 
     @property
     def id(self) -> str:
-        """`.ai-checks/refund.yaml::refund is offered[case 3]`"""
+        """The name in reports and with `--json`: `.ai-checks/refund.yaml::refund is offered[case 3]`."""
         return f"{self.definition.file}::{self.title}"
 
     @property
     def title(self) -> str:
-        """`refund is offered[case 3]`"""
+        """The name without its file: `refund is offered[case 3]`."""
         return self.check.name + (f"[{self.case}]" if self.case else "")
 
     def to_json(self) -> JSONObject:
@@ -151,7 +151,9 @@ def _read_rows(
     path = os.path.join(folder, cases.file)
     roots = [os.path.join(os.path.realpath(root), "") for root in (project, folder or ".")]
     if not os.path.realpath(path).startswith(tuple(roots)):
-        raise InvalidFile((_finding(definition, "its data set is outside of the project", _OUTSIDE_HINT),))
+        raise InvalidFile(
+            (_finding(definition, f"the data set of {definition.name!r} is outside of the project", _OUTSIDE_HINT),)
+        )
     return read_cases(read_file(path, follow_links=False, bytes_max=DATA_BYTES_MAX), path)
 
 
@@ -164,5 +166,4 @@ def _plan(definition: CheckDefinition, variables: Mapping[str, JSON] | None, cas
 
 
 def _finding(definition: CheckDefinition, message: str, hint: str) -> Finding:
-    mark = definition.mark
-    return Finding(definition.file, f"line {mark.line} column {mark.column}", CASES_RULE, message, hint)
+    return Finding(definition.file, definition.mark.text, CASES_RULE, message, hint)

@@ -48,7 +48,7 @@ def propose_check(
     """A check of one recorded answer, which `source` names: `{"trace_id": …}` or `{"session": …}`.
 
     Raises:
-        NotFound: the recorded call failed, so there is no answer.
+        NotFound: the recorded call failed, so it has no answer.
     """
     assertions = _propose_for_all([answer], tools)
     return CheckProposal(_write_check(name, source, assertions, "answer"))
@@ -70,9 +70,11 @@ def propose_data_set(
     """A check of a sample of recorded answers, whose cases are in `file`.
 
     Raises:
-        NotFound: there is no answer among them.
+        NotFound: none of the calls has an answer.
     """
     answered = [case for case in cases if not isinstance(case[1], FailedCall)]
+    if not answered:
+        raise NotFound("no trace with an answer matches the query", hint="See: traceforge trace list")
     chosen = random.Random(0).sample(answered, min(sample, len(answered)))  # noqa: S311 (the same sample every time)
     assertions = _propose_for_all([answer for _, answer in chosen], tools)
     source: JSONObject = {"trace_id": "{{trace_id}}", "cases": {"file": file}}
@@ -84,7 +86,7 @@ def _propose_for_all(answers: Sequence[Answer | FailedCall], tools: EvaluationTo
     """What holds for every answer, of what each answer suggests."""
     answered = [answer for answer in answers if not isinstance(answer, FailedCall)]
     if not answered:
-        raise NotFound("there is no recorded answer: the call failed", hint="Choose another: traceforge trace list")
+        raise NotFound("the recorded call failed, so it has no answer", hint="Choose another: traceforge trace list")
     suggestions = {ascii_json(each): each for answer in answered for each in _suggest(answer)}
     words_max = max(len(answer.text.split()) for answer in answered)
     if words_max:

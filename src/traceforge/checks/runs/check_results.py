@@ -76,15 +76,13 @@ class CheckResult(NamedTuple):
                 rule = ASSERTION_RULE if outcome.verdict is Verdict.FAILED else NO_ANSWER
                 findings[place, outcome.verdict] = Finding(
                     definition.file,
-                    f"line {mark.line} column {mark.column}",
+                    mark.text,
                     rule,
                     message,
                     f"Where: {outcome.where}.",
                 )
         if self.reason:
-            mark = definition.mark
-            place_text = f"line {mark.line} column {mark.column}"
-            reason = Finding(definition.file, place_text, NO_ANSWER, f"{self.planned.id}: {self.reason}")
+            reason = Finding(definition.file, definition.mark.text, NO_ANSWER, f"{self.planned.id}: {self.reason}")
             return [*findings.values(), reason]
         return [*findings.values()]
 

@@ -30,7 +30,7 @@ from traceforge.modelio.provider_adapters import ADAPTERS
 from traceforge.redact.redactor import Redactor
 
 FIXTURE_OUTPUT_CHARACTERS = 200
-_NO_PARAMETERS = frozenset({"provider", "model", "messages", "prompt", "stream"})
+_NOT_PARAMETERS = frozenset({"provider", "model", "messages", "prompt", "stream"})
 
 
 class LiveAnswers:
@@ -76,9 +76,9 @@ class LiveAnswers:
     def _ask_once(self, request: JSONObject, check: Check, session: str) -> AnsweredRun:
         prompt: list[JSON] = [{"role": "user", "content": request.get("prompt")}]
         messages = cast("list[JSONObject]", request.get("messages") or prompt)
-        parameters = {name: value for name, value in request.items() if name not in _NO_PARAMETERS}
+        parameters = {name: value for name, value in request.items() if name not in _NOT_PARAMETERS}
         if request.get("provider") not in ADAPTERS:
-            return AnsweredRun("", FailedCall(f"its request needs a provider: {', '.join(ADAPTERS)}"))
+            return AnsweredRun("", FailedCall(f"the request must name a provider: {', '.join(ADAPTERS)}"))
         target = convert({"provider": request["provider"], "model": request["model"]}, Target)
         began = time.perf_counter()
         try:
@@ -116,15 +116,18 @@ class LiveAnswers:
     def _run_fixtures(self, check: Check, commands: Sequence[Sequence[str]], kind: str) -> str:
         for command in commands:
             try:
-                ran = subprocess.run(  # noqa: S603 (the command of a check file, without a shell)
+                process = subprocess.run(  # noqa: S603 (the command of a check file, without a shell)
                     [*command], cwd=self._loaded.project, env={**self._environ, **check.fixtures.env},
                     stdin=subprocess.DEVNULL, capture_output=True, timeout=check.timeout, check=False,
                 )  # fmt: skip
             except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
-                return f"the {kind} {command[0]} could not be run: {type(exc).__name__}"
-            if ran.returncode:
-                output = self._redactor.redact_text(ran.stderr.decode(errors="replace").strip())
-                return f"the {kind} {command[0]} ended with {ran.returncode}: {output[-FIXTURE_OUTPUT_CHARACTERS:]}"
+                return f"the {kind} command {command[0]} could not be run: {type(exc).__name__}"
+            if process.returncode:
+                output = self._redactor.redact_text(process.stderr.decode(errors="replace").strip())
+                return (
+                    f"the {kind} command {command[0]} ended with exit code {process.returncode}: "
+                    f"{output[-FIXTURE_OUTPUT_CHARACTERS:]}"
+                )
         return ""
 
 

@@ -57,10 +57,10 @@ class RecordedAnswers:
         self._redactor = Redactor.from_config(loaded.config)
 
     def find_runs(self, check: Check) -> list[AnsweredRun]:
-        """The recorded runs of a check; none if there is no recorded answer.
+        """The recorded runs of a check; empty if nothing was recorded.
 
         Raises:
-            NotFound: there is no trace, session or snapshot of this name.
+            NotFound: no trace, session or snapshot has this name.
             CannotRead, InvalidFile, NotJSON: a file cannot be read.
         """
         if check.trace_id is not UNSET:
@@ -83,7 +83,7 @@ class RecordedAnswers:
         except (CannotRead, InvalidFile, NotFound, NotJSON) as exc:
             return FailedCall(str(exc))
         if REDACTED in json_text(request):
-            return FailedCall("its request cannot be sent: a part of it was redacted when it was recorded")
+            return FailedCall("the request cannot be sent: a part of it was redacted when it was recorded")
         return request
 
     def _read_request(self, check: Check) -> JSONObject:
@@ -106,7 +106,7 @@ class RecordedAnswers:
         """The newest recorded reply to a request, such as one to a judge."""
         row = next(self._find_rows(request), None)
         if row is None:
-            return FailedCall("no recorded verdict of the judge: run the check with --live once")
+            return FailedCall("the judge has no recorded verdict about this answer: run the check with --live once")
         return self._read_trace(row).answers
 
     def list_cases(self, cases: CaseTraces) -> list[JSONObject]:

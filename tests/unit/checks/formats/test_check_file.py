@@ -50,7 +50,7 @@ def test_a_file_holds_one_check_or_several() -> None:
     ("text", "place", "message", "hint"),
     [
         ("", "line 1 column 1", "the file is empty", ""),
-        ("- a", "line 1 column 1", "a check file holds one mapping", ""),
+        ("- a", "line 1 column 1", "must be a mapping: one check, or several under tests", ""),
         ("tests: []", "line 1 column 1", "tests must be an array of at least one check", ""),
         ("tests: 3", "line 1 column 1", "tests must be an array of at least one check", ""),
         (GOOD.replace("value: x", "valu: x"), "line 4 column 5", "assertions[0].value required field", ""),
@@ -74,7 +74,7 @@ def test_a_file_holds_one_check_or_several() -> None:
         (GOOD.replace("  - {", "  - {type: not, assertion: {", 1).replace("x}", "3}}"), "line 4 column 45",
          "assertions[0].assertion.value must be string or array, got number", ""),
         (GOOD + "name: b\n", "line 5 column 1", "not YAML of a check file: the key 'name' occurs twice", ""),
-        (SEVERAL % ("a", "a"), "line 3 column 5", "the name 'a' is that of the check at line 2, too", ""),
+        (SEVERAL % ("a", "a"), "line 3 column 5", "the check at line 2 has the same name: 'a'", ""),
     ],
 )  # fmt: skip
 def test_a_mistake_is_reported_at_its_place(text: str, place: str, message: str, hint: str) -> None:

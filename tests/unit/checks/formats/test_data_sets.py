@@ -28,14 +28,14 @@ def test_a_data_set_is_read_by_the_end_of_its_name(file: str, data: bytes, cases
     [
         ("a.jsonl", b"", "", "has no case"),
         ("a.jsonl", b'{"a": 1}\n{"a"}', "line 2 column 5", "not JSON"),
-        ("a.jsonl", b"{}\n[1]", "line 2 column 1", "a case is one JSON object"),
+        ("a.jsonl", b"{}\n[1]", "line 2 column 1", "must be one JSON object: the variables of a case"),
         ("a.csv", b"a,b\n", "", "has no case"),
-        ("a.csv", b"a,b\n1\n", "line 2 column 1", "has 1 cells; the head has 2"),
-        ("a.csv", b"a,a\n1,2\n", "line 1 column 1", "each name once"),
-        ("a.csv", b"a,\n1,2\n", "line 1 column 1", "a name for each column"),
+        ("a.csv", b"a,b\n1\n", "line 2 column 1", "has 1 cells; the header row has 2"),
+        ("a.csv", b"a,a\n1,2\n", "line 1 column 1", "no two alike"),
+        ("a.csv", b"a,\n1,2\n", "line 1 column 1", "must name each column"),
         ("a.csv", b'a\n"x" y\n', "line 2 column 1", "not a table"),
         ("a.csv", b"\xff", "", "not UTF-8"),
-        ("a.txt", b"x", "", "a data set is a file named .jsonl or .csv"),
+        ("a.txt", b"x", "", "a data set must be a .jsonl or .csv file"),
     ],
 )
 def test_a_mistake_in_a_data_set_is_reported_at_its_line(file: str, data: bytes, place: str, message: str) -> None:

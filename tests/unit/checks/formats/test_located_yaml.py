@@ -44,9 +44,9 @@ def test_a_plain_scalar_is_read_by_the_core_schema(text: str, value: JSON) -> No
     [
         (b"a: 1\na: 2", "the key 'a' occurs twice in one mapping", Mark(2, 1)),
         (b"a: 1\n1: 2", "a key that is not text: put it in quotation marks", Mark(2, 1)),
-        (b"a: &x {b: 1}\n<<: *x", "a merge key: check files have none", Mark(2, 1)),
-        (b"a: !!python/object:os.system {}", "a tag: check files have none", Mark(1, 4)),
-        (b"a: !secret x", "a tag: check files have none", Mark(1, 4)),
+        (b"a: &x {b: 1}\n<<: *x", "a merge key (`<<`): check files have none", Mark(2, 1)),
+        (b"a: !!python/object:os.system {}", "a tag (`!name`): check files have none", Mark(1, 4)),
+        (b"a: !secret x", "a tag (`!name`): check files have none", Mark(1, 4)),
         (b"a: .nan", "a number that JSON does not have", Mark(1, 4)),
         (b"a: 1e999", "a number that JSON does not have", Mark(1, 4)),
         (b"a: " + b"9" * 301, "a number of more than 300 characters", Mark(1, 4)),

@@ -92,9 +92,9 @@ def test_each_case_is_a_check(project: Path) -> None:
     ("cases", "message"),
     [
         ("{file: missing.csv}", "no such file or folder"),
-        ("{file: ../../outside.csv}", "its data set is outside of the project"),
-        ("{file: /etc/passwd}", "its data set is outside of the project"),
-        ("{file: link.csv}", "its data set is outside of the project"),
+        ("{file: ../../outside.csv}", "the data set of 'a' is outside of the project"),
+        ("{file: /etc/passwd}", "the data set of 'a' is outside of the project"),
+        ("{file: link.csv}", "the data set of 'a' is outside of the project"),
         ("{traces: x}", "no trace matches 'x', so the check 'a' has no case"),
         ("[{id: 3}]", "trace_id must be string, got number (in case 1)"),
     ],
