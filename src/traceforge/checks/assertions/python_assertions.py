@@ -22,7 +22,9 @@ def check_python(assertion: PythonAssertion, answer: Answer) -> Outcome:
         result = _load_function(assertion.function)(answer, **assertion.arguments)
     except AssertionError as exc:
         return decide(False, expected, str(exc) or "AssertionError", assertion.function)
-    except Exception as exc:  # noqa: BLE001 (of the project's own code, which may raise anything)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:  # noqa: BLE001 (of the project's own code: `sys.exit(0)` must end no run as green)
         return unchecked(expected, f"it raised {type(exc).__name__}", assertion.function)
     if not isinstance(result, bool):
         return unchecked(expected, f"it returned {type(result).__name__}, not bool", assertion.function)

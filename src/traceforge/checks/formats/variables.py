@@ -16,6 +16,7 @@ from traceforge.canon import JSON, json_path
 from traceforge.shape import ShapeProblem
 from traceforge.wire.unified import json_text
 
+_VALUE_CHARACTERS = 64  # What each value counts beside its text: what it takes in memory.
 _VARIABLE = re.compile(r"\{\{[ \t]*([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*\}\}")
 
 
@@ -26,6 +27,23 @@ def fill_variables(value: JSON, variables: Mapping[str, JSON]) -> JSON:
     if isinstance(value, list):
         return [fill_variables(item, variables) for item in value]
     return _fill_text(value, variables) if isinstance(value, str) else value
+
+
+def measure_filled(value: JSON, variables: Mapping[str, JSON]) -> int:
+    """How many characters the value has when its variables are filled, without filling them."""
+    sizes = {name: len(_as_text(variable)) for name, variable in variables.items()}
+    total, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        total += _VALUE_CHARACTERS
+        if isinstance(item, dict):
+            pending += item.values()
+            total += sum(map(len, item))
+        elif isinstance(item, list):
+            pending += item
+        elif isinstance(item, str):
+            total += len(item) + sum(sizes.get(match[1], 0) for match in _VARIABLE.finditer(item))
+    return total
 
 
 def find_unknown_variables(value: JSON, variables: Mapping[str, JSON], path: str = "$") -> Iterator[ShapeProblem]:

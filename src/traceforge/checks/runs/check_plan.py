@@ -22,12 +22,15 @@ from traceforge.checks.formats.check_file import (
 )
 from traceforge.checks.formats.check_types import CaseFile, CaseTraces, Check
 from traceforge.checks.formats.data_sets import CASES_RULE, DATA_BYTES_MAX, read_cases
+from traceforge.checks.formats.variables import measure_filled
 from traceforge.errors import CannotRead, InvalidFile
 from traceforge.files import list_folder, read_file
 from traceforge.findings import Finding
 
 CHECKS_DIR = ".ai-checks"
 SUFFIXES = (".yaml", ".yml")
+FILLED_CHARACTERS_MAX = 1 << 28  # Of a check with all its cases, which are in memory at once.
+_SIZE_HINT = "Divide the data set, or repeat a variable less often."
 _OUTSIDE_HINT = "Keep the data set in the project, beside its check file."
 
 ListTraceCases = Callable[[CaseTraces], list[JSONObject]]
@@ -119,9 +122,12 @@ def _find_files(paths: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _walk(folder: str) -> Iterator[str]:
-    for entry in list_folder(folder):
+    """The check files of a folder and all below it. Without recursion: a checkout chooses how deep folders lie."""
+    pending = list_folder(folder)[::-1]
+    while pending:
+        entry = pending.pop()
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path)
+            pending += list_folder(entry.path)[::-1]
         elif entry.name.lower().endswith(SUFFIXES):
             yield entry.path
 
@@ -132,6 +138,12 @@ def _expand(definition: CheckDefinition, project: str, list_trace_cases: ListTra
     if cases is None:
         return [_plan(definition, None, "")]
     rows = _read_rows(definition, cases, project, list_trace_cases)
+    size, template = 0, {name: member for name, member in definition.value.items() if name != "cases"}
+    for row in rows:
+        size += measure_filled(template, row)
+        if size > FILLED_CHARACTERS_MAX:
+            message = f"with its cases it has more than {FILLED_CHARACTERS_MAX} characters"
+            raise InvalidFile((_finding(definition, message, _SIZE_HINT),))
     return [_plan(definition, row, f"case {number}") for number, row in enumerate(rows, 1)]
 
 
