@@ -192,6 +192,32 @@ def test_a_replay_run_is_shared_as_one_file(ui: RunningUi, project: ContextProje
     assert "<script" not in shared
 
 
+def test_answers_of_one_verdict_are_shown_alone(ui: RunningUi, project: ContextProject) -> None:
+    path = f"/context/replay-runs/{project.replay_run}"
+
+    assert f'href="{path}?verdict=candidate_changed"' in ui.page(path)
+    assert 9 == ui.page(f"{path}?verdict=candidate_changed").count('<section class="lane">')
+    assert 0 == ui.page(f"{path}?verdict=unchanged").count('<section class="lane">')
+
+
+def test_a_list_says_what_a_run_compares_and_why_something_was_purged(ui: RunningUi) -> None:
+    page = ui.page("/context")
+
+    assert "openai/desk-1 → openai/desk-2" in page
+    assert "asked for by the customer" in page
+
+
+def test_a_branch_is_shared_whole(ui: RunningUi, project: ContextProject) -> None:
+    """With the graph of its session beside it; neither leads to the server, and purged content is in neither."""
+    branch = ui.http.get(f"/share{branch_path(project, project.retry)}").text
+    session = ui.http.get(f"/share/context/sessions/{project.session}").text
+
+    assert "Please send it again instead." in branch
+    assert SECRET_NOTE not in branch + session
+    assert (3, 0) == (session.count('class="graph-label"'), session.count('href="/'))
+    assert '<g class="graph-link"' in session
+
+
 def read_pages(ui: RunningUi, project: ContextProject) -> list[str]:
     """Every page about this store, from its heading on."""
     answer = project.responses[0]

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from support.axe import find_violations, read_axe
-from support.full_project import ROUTES, FullProject, make_full_project, post_build
-from support.hostile_page import HOSTILE_WORDS, TITLE_TAKEN, check_page, list_active_elements
+from support.full_project import ROUTES, FullProject, make_full_project, name_of, post_build
+from support.hostile_page import HOSTILE_WORDS, SECRET, TITLE_TAKEN, check_page, list_active_elements
 from support.ui_browser import NARROW, WIDE, UiPage, visit
 from support.ui_servers import RunningUi, run_ui
+from traceforge.ui.page_context import PageRoute
+from traceforge.ui.ui_server import AREAS
 
 THEMES = ("light", "dark")
 WIDEST = 2560
@@ -122,6 +124,49 @@ def test_hostile_words_are_inert_on_every_page(tmp_path: Path) -> None:
             await check_every_page(page, ui, list(project.pages.values()), [NARROW, WIDE])
 
         visit(tmp_path, ui.sign_in_url, work)
+
+
+def test_a_secret_is_on_no_page(tmp_path: Path) -> None:
+    """A key in every string, also of the context store, which keeps what it got as it came."""
+    project = make_full_project(tmp_path / "keys", SECRET)
+    with run_ui(project.folder) as ui:
+        paths = [*project.addresses.values(), *project.states.values()]
+        pages = {path: ui.http.get(path, follow_redirects=True).text for path in paths}
+
+    assert [] == [path for path, page in pages.items() if SECRET in page]
+    assert "[REDACTED" in pages[project.addresses["/context/branches/{branch_id}"]]
+
+
+@pytest.mark.slow
+def test_every_shared_file_opens_from_the_disk(tmp_path: Path) -> None:
+    """Every page that offers itself as a file, with hostile words and a secret: no request, no script, no error."""
+    project = make_full_project(tmp_path / "hostile", f"{HOSTILE_WORDS} {SECRET}")
+    routes = [page.path for area in AREAS for page in area.pages if isinstance(page, PageRoute) and page.is_shareable]
+    files = tmp_path / "files"
+    files.mkdir()
+    with run_ui(project.folder) as ui:
+        for place, route in enumerate(routes):
+            response = ui.http.get(f"/share{project.addresses[route]}")
+            assert (200, True) == (response.status_code, "attachment" in response.headers["content-disposition"]), (
+                route
+            )
+            assert SECRET not in response.text, route
+            assert [] == list_active_elements(response.text), route
+            (files / f"{place}.html").write_text(response.text)
+
+    async def work(page: UiPage) -> None:
+        for place, route in enumerate(routes):
+            await page.go((files / f"{place}.html").as_uri())
+            for width in (NARROW, WIDE):
+                await page.resize(width)
+                assert not await page.tab.eval("document.documentElement.scrollWidth > innerWidth"), (route, width)
+            await page.picture(f"shared-{name_of(route)}")
+            assert TITLE_TAKEN != await page.tab.eval("document.title"), route
+        addresses = [request["url"] for request in page.tab.requests()]
+        assert [] == [url for url in addresses if not url.startswith(("file://", "data:image/", "about:"))]
+
+    visit(tmp_path, "about:blank", work)
+    assert 11 <= len(routes)
 
 
 @pytest.mark.slow

@@ -74,7 +74,9 @@ def test_what_is_not_there_is_an_error_page_and_no_file(ui: RunningUi) -> None:
 def test_only_pages_about_one_thing_can_be_shared() -> None:
     assert {
         "/traces/{trace_id}", "/traces/{trace_id}/compare/{other_id}", "/sessions/{session_id:path}",
-        "/changes/{change_id}",
+        "/changes/{change_id}", "/changes", "/context/sessions/{session_id}", "/context/branches/{branch_id}",
+        "/context/snapshots/{snapshot_id}", "/context/snapshots/{before}/diff/{after}",
+        "/context/responses/{response_id}", "/context/replay-runs/{run_id}", "/context/receipts/{receipt_id}",
     } <= {page.path for area in AREAS for page in area.pages if getattr(page, "is_shareable", False)}  # fmt: skip
 
 

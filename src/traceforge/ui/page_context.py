@@ -24,6 +24,7 @@ from traceforge.traces.trace_store import TraceStore
 from traceforge.ui.context_store import ContextStore
 from traceforge.ui.event_hub import EventHub
 from traceforge.ui.page_renderer import PageRenderer
+from traceforge.ui.redacted_page import redact_page
 from traceforge.ui.self_contained import make_self_contained
 from traceforge.ui.ui_access import UiAccess, read_cookies
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from traceforge.context import Client
 
 THREADS = 8  # Pages that read files or a database at once; others wait their turn.
+UNREDACTED_AREAS = frozenset({"context", "evidence", "live"})  # What they show was stored as it came.
 FILE_NAME_LENGTH_MAX = 80
 THEME_COOKIE = "traceforge_theme"
 THEMES = ("auto", "light", "dark")
@@ -156,10 +158,19 @@ class PageContext:
         """
         values = {**self._shared_values(request, area), **values}
         if not is_shared(request):
-            return HTMLResponse(self.renderer.render(template, values), status)
+            page = self.renderer.render(template, values)
+            return HTMLResponse(self.redact_html(page) if area in UNREDACTED_AREAS else page, status)
         page = make_self_contained(self.renderer.render_shared(template, values), self._redactor.redact_text)
         disposition = f'attachment; filename="{share_file_name(request.url.path)}"'
         return HTMLResponse(page, status, {"Content-Disposition": disposition})
+
+    def redact_html(self, page: str) -> str:
+        """A page of content that was stored as it came."""
+        return redact_page(page, self._redactor.redact_text)
+
+    def redact_text(self, text: str) -> str:
+        """A text that was stored as it came."""
+        return self._redactor.redact_text(text)
 
     def _shared_values(self, request: Request, area: str) -> Mapping[str, object]:
         return {

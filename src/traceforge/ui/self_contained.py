@@ -45,6 +45,7 @@ class _SelfContainedWriter(HTMLParser):
         self._dropped: list[str] = []  # The elements that are being left out, outermost first.
         self._links: list[str] = []  # What each open link was written as.
         self._is_raw = False
+        self._drawings = 0  # The open `<svg>` elements: no `<span>` may be in one.
 
     def handle_decl(self, decl: str) -> None:
         self.parts.append(f"<!{decl}>")
@@ -58,8 +59,9 @@ class _SelfContainedWriter(HTMLParser):
             return
         name = tag
         if tag == "a":
-            name = "a" if _SAFE_LINK.match(dict(attrs).get("href") or "") else "span"
+            name = "a" if _SAFE_LINK.match(dict(attrs).get("href") or "") else "g" if self._drawings else "span"
             self._links.append(name)
+        self._drawings += tag == "svg"
         self._is_raw = tag in _RAW_TEXT
         self.parts.append(f"<{name}{''.join(map(self._attribute, attrs, [name] * len(attrs)))}>")
 
@@ -84,6 +86,7 @@ class _SelfContainedWriter(HTMLParser):
             return
         if tag in _VOID or tag in _DROPPED_VOID or tag in _DROPPED:
             return
+        self._drawings -= tag == "svg"
         self._is_raw = False
         name = self._links.pop() if tag == "a" and self._links else tag
         self.parts.append(f"</{name}>")

@@ -20,6 +20,10 @@ def shared(html: str) -> str:
         ('<a href="javascript:alert(1)">go</a>', "<span>go</span>"),
         ('<a href="https://example.org/">go</a>', '<a href="https://example.org/">go</a>'),
         ('<a href="#x"><b>go</b></a>', '<a href="#x"><b>go</b></a>'),
+        (
+            '<svg><a href="/x"><text>go</text></a></svg><a href="/x">go</a>',
+            "<svg><g><text>go</text></g></svg><span>go</span>",
+        ),
     ],
 )
 def test_links_of_the_server_become_text(html: str, expected: str) -> None:

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, cast, get_args
 
 import msgspec
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -22,13 +23,17 @@ from traceforge.ui.views.context_text import as_message
 from traceforge.ui.views.conversation_view import view_messages
 from traceforge.ui.views.json_view import json_html, json_line
 from traceforge.ui.views.replay_view import count_verdicts, view_items
-from traceforge.ui.views.snapshot_view import token_bar, total_by_origin, view_blocks, view_changes
+from traceforge.ui.views.snapshot_view import group_same, token_bar, total_by_origin, view_blocks, view_changes
+from traceforge.wire.unified import list_objects
 
 if TYPE_CHECKING:
     from traceforge.context import Client
 
 PROVIDERS: tuple[str, ...] = get_args(Provider)
+PROVIDER_TITLES = {"openai": "OpenAI", "anthropic": "Anthropic", "gemini": "Gemini", "ollama": "Ollama"}
 BLOCKS_PER_PAGE = 200
+SHARED_BLOCKS_MAX = 2_000  # In one file, which has no second page.
+REQUEST_OPEN_DEPTH = 6  # Body, messages, a message, its parts, a part and its content.
 ITEMS_PER_PAGE = 50  # Of a replay run: three answers each.
 MODEL = "MODEL"  # Written into a request that nobody sent, as `snapshot render` does.
 
@@ -48,17 +53,23 @@ async def show_snapshot(request: Request, context: PageContext) -> Response:
         totals = total_by_origin(views)
         siblings = _list_siblings(client, snapshot)
         rendering = _try_render(client, snapshot_id, provider) if provider else None
-        pages = count_pages(len(views), BLOCKS_PER_PAGE)
+        page_blocks = SHARED_BLOCKS_MAX if is_shared(request) else BLOCKS_PER_PAGE
+        pages = count_pages(len(views), page_blocks)
         page = min(number, pages)
         return context.render(
             request, "context/snapshot.html", area=AREA.name, snapshot=snapshot, totals=totals, bar=token_bar(totals),
-            blocks=views[(page - 1) * BLOCKS_PER_PAGE : page * BLOCKS_PER_PAGE], number=page, pages=pages,
+            blocks=views[(page - 1) * page_blocks : page * page_blocks], number=page, pages=pages,
             others=[other for other in reversed(siblings) if other.id != snapshot.id][:RECENT_MAX],
-            providers=PROVIDERS, provider=provider, rendering=rendering,
-            body_html=json_html(cast("JSON", rendering.body)) if isinstance(rendering, Rendering) else "",
+            providers=PROVIDER_TITLES, provider=provider, rendering=rendering,
+            body_html=_body_html(rendering) if isinstance(rendering, Rendering) else "",
         )  # fmt: skip
 
     return await respond_from_store(request, context, work)
+
+
+def _body_html(rendering: Rendering) -> Markup:
+    """The body of a request with its messages open: whoever looks at a prompt wants to read it."""
+    return json_html(cast("JSON", rendering.body), open_depth=REQUEST_OPEN_DEPTH)
 
 
 def _list_siblings(client: Client, snapshot: Snapshot) -> list[Snapshot]:
@@ -82,7 +93,7 @@ def _try_render(client: Client, snapshot_id: str, provider: str) -> Rendering | 
 
 
 async def show_request(request: Request, context: PageContext) -> Response:
-    """The request for a provider as text, however long it is, as `snapshot render` prints it."""
+    """The request for a provider as text, however long it is, as `snapshot render` prints it, but without secrets."""
     snapshot_id, provider = request.path_params["snapshot_id"], request.path_params["provider"]
     if provider not in PROVIDERS:
         raise HTTPException(404)
@@ -90,7 +101,7 @@ async def show_request(request: Request, context: PageContext) -> Response:
     def work(client: Client) -> Response:
         model = request.query_params.get("model", "") or MODEL
         rendering = client.render_snapshot(snapshot_id, provider=cast("Provider", provider), model=model)
-        return PlainTextResponse("\n".join([*rendering_lines(rendering), ""]))
+        return PlainTextResponse(context.redact_text("\n".join([*rendering_lines(rendering), ""])))
 
     return await respond_from_store(request, context, work)
 
@@ -103,8 +114,9 @@ async def show_snapshot_diff(request: Request, context: PageContext) -> Response
         changes = view_changes(diff_blocks(open_blocks(client, before), open_blocks(client, after)))
         counts = {kind: sum(change.kind == kind for change in changes) for kind in _CHANGE_KINDS}
         return context.render(
-            request, "context/diff.html", area=AREA.name, before=before, after=after, changes=changes, counts=counts
-        )
+            request, "context/diff.html", area=AREA.name, before=before, after=after, counts=counts,
+            total=len(changes), runs=group_same(changes),
+        )  # fmt: skip
 
     return await respond_from_store(request, context, work)
 
@@ -130,7 +142,7 @@ async def show_response(request: Request, context: PageContext) -> Response:
         answer = view_messages([as_message("assistant", cast("JSON", output))]) if output is not None else None
         return context.render(
             request, "context/response.html", area=AREA.name, response=response, release=release, answer=answer,
-            rendering=rendering, body_html=json_html(cast("JSON", rendering.body)),
+            rendering=rendering, body_html=_body_html(rendering),
             parameters=json_line(cast("JSON", response.parameters)) if response.parameters else "",
         )  # fmt: skip
 
@@ -148,13 +160,15 @@ async def show_replay_run(request: Request, context: PageContext) -> Response:
             return context.render(request, "context/replay_run.html", area=AREA.name, run=run, report=None)
         report = client.get_replay_report(run_id)
         document = cast("JSONObject", msgspec.to_builtins(report))
-        page_items = max(len(report.items), 1) if is_shared(request) else ITEMS_PER_PAGE
-        pages = count_pages(len(report.items), page_items)
+        verdict = request.query_params.get("verdict", "")
+        items = [item for item in list_objects(document["items"]) if verdict in ("", item["verdict"])]
+        page_items = max(len(items), 1) if is_shared(request) else ITEMS_PER_PAGE
+        pages = count_pages(len(items), page_items)
         page = min(number, pages)
         return context.render(
             request, "context/replay_run.html", area=AREA.name, run=run, report=report, number=page, pages=pages,
-            verdicts=count_verdicts(document),
-            items=view_items(document, (page - 1) * page_items, page * page_items),
+            verdict_filter=verdict, verdicts=count_verdicts(document), shown=len(items),
+            items=view_items(items[(page - 1) * page_items : page * page_items]),
         )  # fmt: skip
 
     return await respond_from_store(request, context, work)
@@ -190,11 +204,11 @@ def find_purge_job(client: Client, reference: str) -> PurgeJob:
 PAGES = AreaPages(
     None,
     (
-        PageRoute("/context/snapshots/{snapshot_id}", show_snapshot),
+        PageRoute("/context/snapshots/{snapshot_id}", show_snapshot, is_shareable=True),
         PageRoute("/context/snapshots/{snapshot_id}/request/{provider}", show_request),
         PageRoute("/context/snapshots/{before}/diff/{after}", show_snapshot_diff, is_shareable=True),
         PageRoute("/context/responses/{response_id}", show_response, is_shareable=True),
         PageRoute("/context/replay-runs/{run_id}", show_replay_run, is_shareable=True),
-        PageRoute("/context/receipts/{receipt_id}", show_receipt),
+        PageRoute("/context/receipts/{receipt_id}", show_receipt, is_shareable=True),
     ),
 )

@@ -12,14 +12,16 @@ from starlette.responses import RedirectResponse, Response
 from traceforge.context.api.client_events import list_own_events
 from traceforge.context.model.objects import ArtifactContent, Branch, Event, PurgeJob, ReplayRun, Session
 from traceforge.errors import ContentPurged, MissingExtra, NotFound, StoreRefused
-from traceforge.ui.page_context import Area, AreaPages, PageContext, PageRoute
+from traceforge.ui.page_context import Area, AreaPages, PageContext, PageRoute, is_shared
 from traceforge.ui.views.branch_graph_view import view_branches
 from traceforge.ui.views.branch_view import EVENTS_PER_PAGE, view_events
-from traceforge.ui.views.context_list_view import ContextSessionItem, list_session_item
+from traceforge.ui.views.context_list_view import ContextSessionItem, ReplayRunItem, list_session_item, release_name
+from traceforge.ui.views.context_text import event_line
 
 if TYPE_CHECKING:
     from traceforge.context import Client
 
+SHARED_EVENTS_MAX = 2_000  # Of a branch in one file.
 SESSIONS_PER_PAGE = 25  # Each takes two requests: its branches and its first event.
 RECENT_MAX = 10  # Replay runs and purges beside the sessions.
 
@@ -33,7 +35,7 @@ class SessionPage(NamedTuple):
     number: int
     pages: int
     total: int
-    replay_runs: list[ReplayRun]
+    replay_runs: list[ReplayRunItem]
     purge_jobs: list[PurgeJob]
 
 
@@ -72,9 +74,19 @@ def read_sessions(client: Client, number: int) -> SessionPage:
         number,
         pages,
         len(sessions),
-        list(client.iterate_replay_runs())[: -RECENT_MAX - 1 : -1],
+        _list_runs(client, list(client.iterate_replay_runs())[: -RECENT_MAX - 1 : -1]),
         list(client.iterate_purge_jobs())[: -RECENT_MAX - 1 : -1],
     )
+
+
+def _list_runs(client: Client, runs: Iterable[ReplayRun]) -> list[ReplayRunItem]:
+    """The runs with the names of the models that they compare; each release is read once."""
+    runs = list(runs)
+    names = {
+        release_id: release_name(client.get_release(release_id))
+        for release_id in dict.fromkeys(release_id for run in runs for release_id in (run.baseline, run.candidate))
+    }
+    return [ReplayRunItem(run, names[run.baseline], names[run.candidate]) for run in runs]
 
 
 def _read_session_item(client: Client, session: Session) -> ContextSessionItem:
@@ -93,8 +105,13 @@ async def show_session(request: Request, context: PageContext) -> Response:
     def work(client: Client) -> Response:
         session = client.get_session(session_id)
         branches = list(client.iterate_branches(session_id))
-        graph = view_branches(branches, list_own_events(client, session_id, branches), session.default_branch_id)
-        return context.render(request, "context/session.html", area=AREA.name, session=session, graph=graph)
+        events = list_own_events(client, session_id, branches)
+        first = events.get(session.default_branch_id, ())[:1]
+        title = event_line(first[0]) if first else ""
+        graph = view_branches(branches, events, session.default_branch_id)
+        return context.render(
+            request, "context/session.html", area=AREA.name, session=session, graph=graph, title=title
+        )
 
     return await respond_from_store(request, context, work)
 
@@ -114,6 +131,8 @@ async def show_branch(request: Request, context: PageContext) -> Response:
         pages = count_pages(branch.version, EVENTS_PER_PAGE)
         page = min(number, pages)
         events = read_events(client, branch, page)
+        if is_shared(request):  # One file has no second page.
+            page, pages, events = 1, 1, read_first_events(client, branch, SHARED_EVENTS_MAX)
         heads = {other.head_event_id: other.id for other in branches if other.head_event_id is not None}
         views = view_events(events, read_contents(client, events), branch, branches, heads)
         snapshots = list(client.iterate_snapshots(session_id, branch_id))[: -RECENT_MAX - 1 : -1]
@@ -155,6 +174,15 @@ def read_events(client: Client, branch: Branch, page: int) -> list[Event]:
     return client.list_events(branch.session_id, branch.id, limit=EVENTS_PER_PAGE, after=after).data
 
 
+def read_first_events(client: Client, branch: Branch, events_max: int) -> list[Event]:
+    """The events of a branch from its start on."""
+    events: list[Event] = []
+    while len(events) < min(branch.version, events_max):
+        after = events[-1].id if events else None
+        events += client.list_events(branch.session_id, branch.id, limit=EVENTS_PER_PAGE, after=after).data
+    return events[:events_max]
+
+
 def read_contents(client: Client, events: Iterable[Event]) -> dict[str, ArtifactContent | None]:
     """The contents of the artifacts that events refer to; None for a deleted one."""
     contents: dict[str, ArtifactContent | None] = {}
@@ -188,7 +216,7 @@ PAGES = AreaPages(
     AREA,
     (
         PageRoute("/context", list_sessions),
-        PageRoute("/context/sessions/{session_id}", show_session),
-        PageRoute("/context/branches/{branch_id}", show_branch),
+        PageRoute("/context/sessions/{session_id}", show_session, is_shareable=True),
+        PageRoute("/context/branches/{branch_id}", show_branch, is_shareable=True),
     ),
 )

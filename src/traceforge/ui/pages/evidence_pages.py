@@ -65,7 +65,7 @@ async def verify_dropped_file(request: Request, context: PageContext) -> Respons
     name = unquote(request.headers.get(NAME_HEADER, ""), errors="replace")[:NAME_LENGTH_MAX] or "dropped file"
     data: bytes = request.state.file
     view = await context.in_thread(lambda: view_evidence(check_evidence_data(name, data)))
-    return context.render(request, "evidence/dropped.html", view=view)
+    return context.render(request, "evidence/dropped.html", area=AREA.name, view=view)
 
 
 PAGES = AreaPages(

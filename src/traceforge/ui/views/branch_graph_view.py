@@ -61,9 +61,9 @@ def view_branches(
     branches: Sequence[Branch], events: Mapping[str, Sequence[Event]], default_branch_id: str
 ) -> BranchGraph:
     """Draw the branches of a session; a fork stands below the branch that it left."""
-    order = list(_order_branches(branches))
     names = {branch.id: branch_name(branch.label, branch.id) for branch in branches}
     owners = {event.id: event for own in events.values() for event in own}
+    order = list(_order_branches(branches, owners))
     rows = tuple(
         _branch_row(branch, depth, place, events.get(branch.id, ()), names, owners, default_branch_id)
         for place, (branch, depth) in enumerate(order)
@@ -72,12 +72,14 @@ def view_branches(
     return BranchGraph(_Drawing(drawn, events, names).draw(), rows, len(order) - len(drawn))
 
 
-def _order_branches(branches: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
-    """Every branch after its parent, with how many forks led to it."""
+def _order_branches(branches: Sequence[Branch], owners: Mapping[str, Event]) -> Iterator[tuple[Branch, int]]:
+    """Every branch after the branch whose event it left, with how many forks led to it."""
     branch_ids = {branch.id for branch in branches}
     children: dict[str, list[Branch]] = {}
     for branch in branches:
-        parent = branch.parent_branch_id if branch.parent_branch_id in branch_ids else None
+        fork = owners.get(branch.forked_from_event_id or "")
+        origin = fork.branch_id if fork else branch.parent_branch_id
+        parent = origin if origin in branch_ids and origin != branch.id else None
         children.setdefault(parent or "", []).append(branch)
     waiting = [(branch, 0) for branch in reversed(children.get("", []))]
     while waiting:

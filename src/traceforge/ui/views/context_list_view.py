@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from traceforge.context.model.objects import Branch, Event, Session
+from traceforge.context.model.objects import Branch, Event, Release, ReplayRun, Session
 from traceforge.report.context_text import clip
 from traceforge.ui.views.branch_view import BranchLink
 from traceforge.ui.views.context_text import LINE_CHARS, branch_name, event_line
@@ -25,6 +25,19 @@ class ContextSessionItem(NamedTuple):
     branch_count: int
     events: int  # Of the longest branch.
     created_at: str
+
+
+class ReplayRunItem(NamedTuple):
+    """A replay run in the list, and what it compares."""
+
+    run: ReplayRun
+    baseline: str
+    candidate: str
+
+
+def release_name(release: Release) -> str:
+    """What a release is called: its alias, or its targets."""
+    return release.alias or ", ".join(f"{target.provider}/{target.model}" for target in release.targets)
 
 
 def list_session_item(session: Session, branches: Sequence[Branch], first: Sequence[Event]) -> ContextSessionItem:

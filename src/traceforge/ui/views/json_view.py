@@ -22,11 +22,17 @@ INLINE_CHARS_MAX = 72  # An object or list that fits a line is shown on one.
 STRING_CHARS = 1_000  # Of a string inside a document before it is folded.
 
 
-def json_html(value: JSON, budget: PageBudget | None = None) -> Markup:
-    """Show a JSON value, with its objects and lists indented; `budget` is that of a page with other texts."""
+def json_html(value: JSON, budget: PageBudget | None = None, open_depth: int = FOLD_DEPTH) -> Markup:
+    """Show a JSON value, with its objects and lists indented.
+
+    Args:
+        value: the value.
+        budget: that of a page with other texts.
+        open_depth: objects and lists below this depth are folded.
+    """
     budget = budget or PageBudget()
     pieces: list[str] = []
-    for piece in _JsonRenderer(budget).render(value, 0):
+    for piece in _JsonRenderer(budget, open_depth).render(value, 0):
         budget.spend(piece)
         pieces.append(piece)
     return Markup(f'<div class="json">{"".join(pieces)}</div>')  # noqa: S704 (escaped)
@@ -49,7 +55,8 @@ def folded_html(folded: FoldedText) -> str:
 class _JsonRenderer:
     """Writes one document and counts its values."""
 
-    def __init__(self, budget: PageBudget) -> None:
+    def __init__(self, budget: PageBudget, open_depth: int) -> None:
+        self.open_depth = open_depth
         self.values_left = VALUES_MAX
         self.budget = budget
 
@@ -85,7 +92,7 @@ class _JsonRenderer:
     def render_members(self, value: dict[str, JSON] | list[JSON], depth: int) -> Iterator[str]:
         opening, closing = "{}" if isinstance(value, dict) else "[]"
         count = f"{len(value)} {'field' if isinstance(value, dict) else 'item'}{'' if len(value) == 1 else 's'}"
-        is_folded = depth >= FOLD_DEPTH
+        is_folded = depth >= self.open_depth
         if is_folded:
             yield f'<details class="json-fold"><summary>{opening} {count} {closing}</summary>'
         else:

@@ -6,7 +6,7 @@ In: the report of a run, as JSON. Out: plain data for `templates/context/replay_
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -31,6 +31,10 @@ from traceforge.wire.unified import as_object, as_text, list_objects
 VERDICT_COLOURS = {
     "unchanged": "good", "candidate_changed": "bad", "failed": "bad", "both_changed": "warn", "drift_only": "warn",
 }  # fmt: skip
+
+
+QUESTION_CHARS = 1_500
+QUESTION_LINES_MAX, QUESTION_LINES = 14, 8  # A longer text is folded after so many lines.
 
 
 class VerdictCount(NamedTuple):
@@ -78,9 +82,9 @@ def count_verdicts(report: JSONObject) -> list[VerdictCount]:
     ]
 
 
-def view_items(report: JSONObject, start: int, end: int) -> list[ItemView]:
-    """Some items of a report."""
-    return [_view_item(item) for item in list_objects(report["items"])[start:end]]
+def view_items(items: Sequence[JSONObject]) -> list[ItemView]:
+    """Items of a report."""
+    return [_view_item(item) for item in items]
 
 
 def _view_item(item: JSONObject) -> ItemView:
@@ -96,7 +100,7 @@ def _view_item(item: JSONObject) -> ItemView:
         summary=clip(question_summary(item), CLIP),
         snapshot_id=as_text(item["snapshot_id"]),
         earlier_blocks=earlier if isinstance(earlier, int) else 0,
-        question=tuple((_speaker(block), _folded(content_text(block))) for block in blocks),
+        question=tuple((_speaker(block), _fold_lines(content_text(block))) for block in blocks),
         lanes=tuple(map(_view_lane, read_lanes(item))),
         differences=tuple((title, tuple(changes)) for title, changes in read_differences(item)),
     )
@@ -125,6 +129,13 @@ def _marked_pieces(changes: TextDiff) -> Iterator[str]:
             continue
         yield f"<del>{visible_html(segment.before)}</del>" if segment.before else ""
         yield f"<ins>{visible_html(segment.after)}</ins>" if segment.after else ""
+
+
+def _fold_lines(text: str) -> Markup:
+    """A text of which a page shows the beginning: the answers below it are what a reader came for."""
+    lines = text.splitlines(keepends=True)
+    chars = len("".join(lines[:QUESTION_LINES])) if len(lines) > QUESTION_LINES_MAX else QUESTION_CHARS
+    return Markup(folded_html(fold_text(text, min(chars, QUESTION_CHARS), 0)))  # noqa: S704 (escaped)
 
 
 def _folded(text: str) -> Markup:

@@ -7,6 +7,7 @@ tokens exactly: only the provider can; an estimate says that it is one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple, cast
 
 from markupsafe import Markup
@@ -32,6 +33,7 @@ ORIGINS = {
     "note": 6,
 }
 BUNDLE_SERIES = 2
+SAME_MAX = 2  # Blocks that are the same and shown; more in a row are folded.
 _BAR_WIDTH = 1000  # Units of the drawing; the page scales it.
 
 
@@ -114,6 +116,19 @@ def token_bar(totals: Sequence[OriginTotal]) -> Markup:
         x += width
     head = f'<svg class="token-bar" viewBox="0 0 {_BAR_WIDTH} 8" preserveAspectRatio="none" aria-hidden="true">'
     return Markup(f"{head}{''.join(pieces)}</svg>")  # noqa: S704 (numbers)
+
+
+class ChangeRun(NamedTuple):
+    """Neighbours in the difference of two snapshots. A run of blocks that are the same is folded if it is long."""
+
+    changes: tuple[BlockChangeView, ...]
+    is_folded: bool
+
+
+def group_same(changes: Sequence[BlockChangeView]) -> list[ChangeRun]:
+    """The difference in runs; the blocks of a long run that are the same can be skipped."""
+    runs = [(is_same, tuple(run)) for is_same, run in groupby(changes, lambda change: change.kind == "same")]
+    return [ChangeRun(run, is_same and len(run) > SAME_MAX and len(runs) > 1) for is_same, run in runs]
 
 
 def view_changes(changes: Sequence[BlockChange]) -> list[BlockChangeView]:

@@ -78,13 +78,17 @@ def visible_html(text: str) -> Markup:
     return Markup("".join(pieces))  # noqa: S704 (every piece is escaped)
 
 
-def fold_text(text: str, head_chars: int = FOLD_CHARS) -> FoldedText:
-    """Cut a text after about `head_chars` characters, at the end of a line or of a word if one is near."""
-    if len(text) <= head_chars + LINE_SEARCH_CHARS:
+def fold_text(text: str, head_chars: int = FOLD_CHARS, tolerance: int = LINE_SEARCH_CHARS) -> FoldedText:
+    """Cut a text after about `head_chars` characters, at the end of a line or of a word if one is near.
+
+    A text that has no more than `tolerance` characters beyond is left whole.
+    """
+    if len(text) <= head_chars + tolerance:
         return FoldedText(text)
-    near = text[head_chars - LINE_SEARCH_CHARS : head_chars]
+    start = max(head_chars - LINE_SEARCH_CHARS, 0)
+    near = text[start:head_chars]
     place = near.rfind("\n" if "\n" in near else " ")
-    cut = head_chars if place < 0 else head_chars - LINE_SEARCH_CHARS + place + 1
+    cut = head_chars if place < 0 else start + place + 1
     tail = text[cut : cut + TAIL_CHARS_MAX]
     return FoldedText(text[:cut], tail, len(text) - cut - len(tail))
 

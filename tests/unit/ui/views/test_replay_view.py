@@ -7,6 +7,7 @@ import pytest
 from traceforge.canon import JSONObject
 from traceforge.ui.page_renderer import PageRenderer
 from traceforge.ui.views.replay_view import ItemView, count_verdicts, view_items
+from traceforge.wire.unified import list_objects
 
 QUESTION: JSONObject = {"role": "user", "kind": "user_message", "content": "How much?"}
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -29,7 +30,7 @@ def report(**fields: object) -> JSONObject:
 
 
 def only_item(**fields: object) -> ItemView:
-    (item,) = view_items(report(**fields), 0, 1)
+    (item,) = view_items(list_objects(report(**fields)["items"]))
     return item
 
 
@@ -50,6 +51,15 @@ def test_a_block_that_is_no_message_says_what_it_is() -> None:
     ((speaker, html),) = only_item(question={"blocks": blocks}).question
 
     assert ("tool, tool result", True) == (speaker, "42" in str(html))
+
+
+def test_a_long_question_is_folded_after_a_few_lines() -> None:
+    """The answers below it are what a reader came for; nothing of it is lost."""
+    text = "".join(f"line {number}\n" for number in range(40))
+    ((_, html),) = only_item(question={"blocks": [{"role": "user", "kind": "", "content": text}]}).question
+    head, _, tail = str(html).partition("<details")
+
+    assert ("line 7\n" in head, "line 8" in head, "line 39" in tail) == (True, False, True)
 
 
 def test_a_report_of_an_older_version_has_no_question() -> None:
@@ -75,7 +85,7 @@ def test_what_a_model_says_is_never_markup(error: str | None) -> None:
         "{% for title, changes in item.differences %}{% for change in changes %}{{ change.because }}{% endfor %}"
         "{% endfor %}{% endfor %}"
     )
-    page = template.render(items=view_items(document, 0, 1))
+    page = template.render(items=view_items(list_objects(document["items"])))
 
     assert "&lt;script&gt;" in page
     assert ("<script" not in page, "<img" not in page) == (True, True)
