@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from traceforge.context import Client
 
 THREADS = 8  # Pages that read files or a database at once; others wait their turn.
-UNREDACTED_AREAS = frozenset({"context", "evidence", "live"})  # What they show was stored as it came.
+UNREDACTED_AREAS = frozenset({"checks", "context", "evidence", "live"})  # What they show was stored as it came.
 FILE_NAME_LENGTH_MAX = 80
 THEME_COOKIE = "traceforge_theme"
 THEMES = ("auto", "light", "dark")
