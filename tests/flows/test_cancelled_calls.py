@@ -222,7 +222,8 @@ def test_an_application_that_waits_on_is_red(tmp_path: Path, slow_server: SlowSe
     approved = site.approve()
     green = site.run("test", *site.pytest("test_calls.py"))
 
-    assert (1, True) == (tested.code, "waits for a response that it did not wait for" in tested.err), tested
+    finding = "test_calls.py::test_waits: GT2 the application waits for a response that it did not wait for"
+    assert (1, True) == (tested.code, finding in tested.err), tested
     assert ["traceforge", "record", "--fresh", "--"] == printed[:4], tested
     assert "does not help" not in tested.err + plugged.out + plugged.err, (tested, plugged)
     assert "traceforge record --fresh -- pytest, then traceforge approve" in plugged.out + plugged.err, plugged

@@ -55,8 +55,8 @@ class InProcessReplay(Watcher):
     def replay_call(self, call: InFlightCall, body: bytes) -> ReplayedResponse | None:
         return self._responder.respond(call.method, call.url, call.client_headers, body, call.caller)
 
-    def count_refusal(self, reason: str, is_deviation: bool = False) -> None:
-        self._responder.count_refusal(reason, is_deviation)
+    def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
+        self._responder.count_refusal(reason, is_deviation, scope)
 
 
 @contextmanager

@@ -81,9 +81,9 @@ class ReplayResponder(NamedTuple):
         is_named = claims.has_traceforge_headers and result.source_name
         return self._to_replayed(result.response, ((RECORDING_HEADER, result.source_name),) if is_named else ())
 
-    def count_refusal(self, reason: str, is_deviation: bool = False) -> None:
+    def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
         """A call was refused before it could be looked up; or, with `is_deviation`, after it was."""
-        self.player.count_unmatched(reason, needs_fresh=is_deviation)
+        self._find_player(scope).count_unmatched(reason, needs_fresh=is_deviation, scope=scope)
 
     def _fail(self, method: str, url: str, reason: str) -> ReplayResult:
         unmatched = self.player.count_unmatched(reason)

@@ -69,5 +69,5 @@ class ReplayingCapture(Capture):
     def count_library_answer(self, library: str) -> None:
         self.library_answers[library, current_scope()] += 1
 
-    def count_refusal(self, reason: str, is_deviation: bool = False) -> None:
-        self.responder.count_refusal(reason, is_deviation)
+    def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
+        self.responder.count_refusal(reason, is_deviation, scope)

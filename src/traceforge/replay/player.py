@@ -158,10 +158,7 @@ class Player:
         Where none has a response, the request is unmatched; with `allow_upstream` it goes upstream. A recording that
         cannot be read makes it unmatched in both cases.
         """
-        if not caller.scope and self.default_scope:
-            caller = replace(caller, scope=self.default_scope)
-        if self.scope_prefix or self.redacts_scopes:
-            caller = replace(caller, scope=self.name_scope(caller.scope))
+        caller = self._name_caller(caller)
         if allow_upstream and caller.scope in self.fresh_scopes:
             return self._pass_upstream()
         request, lookup = self._look_up(method, url, headers, body, caller)
@@ -210,6 +207,13 @@ class Player:
         """The request keys of the recordings, by name."""
         return {recording.name: recording.key for recording in self._library.recordings}
 
+    def _name_caller(self, caller: Caller) -> Caller:
+        if not caller.scope and self.default_scope:
+            caller = replace(caller, scope=self.default_scope)
+        if self.scope_prefix or self.redacts_scopes:
+            caller = replace(caller, scope=self.name_scope(caller.scope))
+        return caller
+
     def name_scope(self, scope: str) -> str:
         """The name under which a scope was recorded: as it is if recordings have it, else with its secrets redacted
         and its paths without `scope_prefix`.
@@ -239,14 +243,15 @@ class Player:
         if self.adopter is not None:
             self.adopter.restart_scope(scope, worker)
 
-    def count_unmatched(self, reason: str, *, needs_fresh: bool = False) -> UnmatchedRequest:
+    def count_unmatched(self, reason: str, *, needs_fresh: bool = False, scope: str = "") -> UnmatchedRequest:
         """Count as unmatched a request that could not be looked up: one that no recording would answer.
 
         With `needs_fresh`, an approved recording answered it, and the application went on waiting or reading.
         """
         unmatched = UnmatchedRequest(
-            "", len(self._library), reason=reason, can_record=needs_fresh, needs_fresh=needs_fresh
-        )
+            "", len(self._library), reason=reason, can_record=needs_fresh, needs_fresh=needs_fresh,
+            caller=self._name_caller(Caller("", scope)),
+        )  # fmt: skip
         with self._lock:
             self.unmatched.append(unmatched)
         return unmatched

@@ -107,8 +107,8 @@ class ChildWatcher(Watcher):
         """Report no end: the parent counts the call as unfinished, and the fault is reported at exit."""
         self._open_calls.pop(call.id, None)
 
-    def count_refusal(self, reason: str, is_deviation: bool = False) -> None:
-        self._sender.send(write_frame({"kind": "refused", "why": reason, "deviation": is_deviation}))
+    def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
+        self._sender.send(write_frame({"kind": "refused", "why": reason, "deviation": is_deviation, "scope": scope}))
 
     def report_test(self, scope: str, event: str) -> None:
         """A test began or ended. In a replay, the parent must know of it before the next call asks for a response."""

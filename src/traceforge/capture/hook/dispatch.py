@@ -166,9 +166,8 @@ def refuse_live_call_of_vcrpy(method: str, url: str) -> None:
             watcher = subscription.watcher
             is_excluded = watcher.is_strict and watcher.begin_call(method, url, (), "") is None
             if not is_excluded and _is_offline(watcher):
-                scope = current_scope()
                 reason = "no cassette answers a model call, and vcrpy would send it"
-                watcher.count_refusal(f"{reason}, in {scope}" if scope else reason)
+                watcher.count_refusal(reason, scope=current_scope())
     except Exception as exc:  # noqa: BLE001
         reason = _describe_fault("a call of vcrpy", exc)
     if reason:
@@ -205,7 +204,7 @@ def refuse_websocket_in_replay(url: str) -> None:
             description = f"a WebSocket to {urlsplit(url).netloc.rpartition('@')[2]}"
             if subscription.replays:
                 reason = f"{description} cannot be replayed"
-                subscription.watcher.count_refusal(reason)
+                subscription.watcher.count_refusal(reason, scope=current_scope())
             else:
                 subscription.watcher.note_unseen(description)
     except Exception as exc:  # noqa: BLE001

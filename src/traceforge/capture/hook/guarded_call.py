@@ -117,8 +117,7 @@ class GuardedCall:
 
     def _count_deviation(self, reason: str) -> None:
         if self._replayer is not None:
-            scope = current_scope()
-            call_safely(None, self._replayer.count_refusal, f"{reason}, in {scope}" if scope else reason, True)
+            call_safely(None, self._replayer.count_refusal, reason, True, current_scope())
 
     @property
     def is_open(self) -> bool:

@@ -32,8 +32,8 @@ class Watcher:
         """The `ReplayedResponse` (or its fields) to a request; None: the call goes upstream, and is recorded."""
         raise NotImplementedError
 
-    def count_refusal(self, reason: str, is_deviation: bool = False) -> None:
-        """A call was refused because it could not be replayed.
+    def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
+        """A call of this scope was refused because it could not be replayed.
 
         `is_deviation`: it is approved, and the application waits or reads on where it did not when it was recorded.
         """

@@ -97,7 +97,7 @@ class ReplayedCall:
         added: Headers = (
             ((RECORDING_HEADER, result.source_name),) if claims.has_traceforge_headers and result.source_name else ()
         )
-        self._respond(result, added)
+        self._respond(result, added, claims.caller.scope)
 
     def _refuse(self, claims: HeaderClaims) -> None:
         """Refuse a request with an unusable TraceForge header: without it, this would be another call."""
@@ -126,10 +126,11 @@ class ReplayedCall:
         self._client.replace_call(call)
         call.start(self._request, b"".join(self._raw), self._payload, is_complete)
 
-    def _respond(self, result: ReplayResult, added: Headers) -> None:
+    def _respond(self, result: ReplayResult, added: Headers, scope: str) -> None:
         response = result.response
         if response.cancellation is not None:
-            self._timer = self._state.loop.call_later(response.cancellation.hold_s, self._refuse_waiting_client)
+            hold_s = response.cancellation.hold_s
+            self._timer = self._state.loop.call_later(hold_s, self._refuse_waiting_client, scope)
             return
         framing = self._framing(response, added)
         self._chunked = framing.chunked
@@ -142,9 +143,9 @@ class ReplayedCall:
         self._client.write(write_head(response, framing))
         self._write_due_chunks(response, 0, self._state.loop.time())
 
-    def _refuse_waiting_client(self) -> None:
+    def _refuse_waiting_client(self, scope: str) -> None:
         """The client did not leave, as it did when the call was recorded."""
-        self._replay.count_refusal(WAITS_ON, is_deviation=True)
+        self._replay.count_refusal(WAITS_ON, is_deviation=True, scope=scope)
         increment(self._state.metrics.refused, str(REFUSED_STATUS))
         self._end(REFUSED_STATUS, CallOutcome.ANSWERED)
         self._client.on_call_failed(REFUSED_STATUS, REFUSED_TYPE, WAITS_ON)

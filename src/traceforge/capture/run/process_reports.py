@@ -131,7 +131,8 @@ class ProcessConnection:
             self._reports.suite.add_collection(tests, bool(head["selection"]), selected)
         elif kind == "refused":
             if self._reports._replay is not None:
-                self._reports._replay.count_refusal(str(head["why"]), head.get("deviation") is True)
+                reason, scope = str(head["why"]), str(head.get("scope", ""))
+                self._reports._replay.count_refusal(reason, head.get("deviation") is True, scope)
         elif kind == "answered":
             self._reports.suite.library_answers[str(head["library"]), str(head["scope"])] += 1
         elif kind in CASSETTE_EVENTS:
