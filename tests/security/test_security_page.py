@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from support.command import COMMAND
+from support.security_page import COLUMNS, PAGE, list_rows
 from traceforge.cli.command_table import TOP
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-COLUMNS = "| command | reads | writes | listens on | connects to | encrypts |"
 QUIET = {
     "verify": ("verify",),
     "status": ("status",),
@@ -27,13 +26,6 @@ QUIET = {
     "schema": ("schema", "trace"),
     "help": ("help", "run"),
 }
-
-
-def list_rows() -> dict[str, list[str]]:
-    """The cells behind the command, for each command of the table."""
-    lines = PAGE[PAGE.index(COLUMNS) :].split("\n\n")[0].splitlines()[2:]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    return {name: cells for first, *cells in rows for name in re.findall(r"`([a-z-]+)", first)}
 
 
 def test_every_command_is_in_the_table() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from support.command import COMMAND
 from support.model_servers import ModelServer, model_server
+from support.security_page import list_rows
 
 pytestmark = pytest.mark.slow
 
@@ -152,6 +153,11 @@ def outside(traced: Traced, project: Project) -> set[str]:
     return {path for path in traced.changed if not f"{path}/".startswith(roots)}
 
 
+def writes_index(traced: Traced) -> bool:
+    """Whether it changed files of traces or their index: whoever lists traces brings both up to date."""
+    return any("/.ai-tests/traces/index" in path for path in traced.changed)
+
+
 def test_the_walk_of_a_developer_stays_in_the_project(project: Project) -> None:
     """Recording and a live check connect to the model alone; everything else connects to nothing."""
     run = ["--", sys.executable, "app.py"]
@@ -251,6 +257,7 @@ def test_commands_that_read_and_rewrite_evidence_connect_to_nothing(project: Pro
         ["trace", "show", first], ["trace", "search", "Hi"], ["trace", "diff", first, second],
         ["trace", "verify"], ["trace", "migrate"], ["trace", "reindex"], ["trace", "export", "--out", "traces.jsonl"],
         ["trace", "compress", "--older-than", "0"], ["session", "list"],
+        ["check", "new", "--from-trace", first], ["check", "list"], ["check", "run"],
         ["modelio", "from-traces", "--out", "a.json"], ["modelio", "hash", "a.json"], ["modelio", "stats", "a.json"],
         ["modelio", "diff", "a.json", "a.json"], ["trace", "prune", "--older-than", "0"],
         ["pack", "create", "--run", "run.json", "--model-io", "a.json", "--out", "pack-1"],
@@ -266,6 +273,8 @@ def test_commands_that_read_and_rewrite_evidence_connect_to_nothing(project: Pro
         assert set() == {path for path in outside(traced, project) if Path(path).is_file()} - {
             f"{project.state}/machine.key"
         }, words
+        says_so = {"trace", "session"} | {name for name, cells in list_rows().items() if "`trace list`" in cells[1]}
+        assert words[0] in says_so or not writes_index(traced), words
 
 
 def test_a_test_run_reaches_nothing_but_itself(project: Project) -> None:
