@@ -93,6 +93,7 @@ def _make_environment(load: Callable[[str], str | None]) -> Environment:
     )
     environment.filters.update(
         bytes=bytes_text,
+        code_words=code_words,
         cost=cost_text,
         count=count,
         duration=duration_text,
@@ -131,6 +132,15 @@ def make_visible(value: object) -> object:
 
 
 # -- filters
+
+
+def code_words(text: str) -> Markup:
+    """A text of ours, in which names stand between backticks, with these as code."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        return escape(make_visible(text))
+    marked = (f"<code>{escape(piece)}</code>" if place % 2 else escape(piece) for place, piece in enumerate(pieces))
+    return Markup("".join(marked))  # noqa: S704 (escaped)
 
 
 def whole_text(text: str) -> Markup:

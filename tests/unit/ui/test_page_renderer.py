@@ -16,6 +16,7 @@ from traceforge.ui.page_renderer import (
     TEXT_CHARS_MAX,
     PageRenderer,
     StaticFiles,
+    code_words,
     duration_text,
     make_visible,
     number_text,
@@ -33,6 +34,12 @@ NOON = datetime(2026, 1, 9, 12, 0, 0, tzinfo=UTC)
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_every_template_compiles(name: str) -> None:
     assert name == PageRenderer().environment.get_template(name).name
+
+
+def test_names_between_backticks_are_code() -> None:
+    """Of our own texts; what has no closing backtick stays as it is."""
+    assert "the digest of <code>a&lt;b</code>." == code_words("the digest of `a<b`.")
+    assert "a ` b" == code_words("a ` b")
 
 
 def test_a_name_that_is_not_defined_is_an_error() -> None:

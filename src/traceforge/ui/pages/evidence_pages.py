@@ -73,6 +73,6 @@ PAGES = AreaPages(
     (
         PageRoute("/evidence", list_evidence),
         Upload("/evidence", verify_dropped_file),
-        PageRoute("/evidence/{path:path}", show_evidence),
+        PageRoute("/evidence/{path:path}", show_evidence, is_shareable=True),
     ),
 )

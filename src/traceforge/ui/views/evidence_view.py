@@ -6,16 +6,22 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 from traceforge.audit.evidence import EvidenceResult
 from traceforge.audit.file_kinds import FileKind
 from traceforge.audit.rule_catalogue import NEVER_REPORTED, RULES
+from traceforge.canon import JSONObject
 from traceforge.findings import Finding
 from traceforge.packs.pack_format import BUNDLE_FILE, LEDGER_FILE, RUN_FILE
 from traceforge.packs.pack_verifier import DigestReference, PackReport
 from traceforge.report.explanations import Explanation, load_explanations
 from traceforge.report.text_format import count
-from traceforge.wire.unified import as_text
+from traceforge.ui.views.json_view import folded_html
+from traceforge.ui.views.text_view import PageBudget
+from traceforge.wire.unified import as_text, list_objects
 
+ANSWERS_MAX = 200  # Of a recording on its page.
 VIOLATIONS_MAX = 100  # Of one rule on a page; the command prints all.
 PASSED, FAILED, UNCHECKED = "passed", "failed", "not checked"
 KINDS = {
@@ -30,6 +36,7 @@ KINDS = {
 }
 _FAMILIES = {FileKind.MODEL_IO: r"SCHEMA|MI\d+", FileKind.PACK: r"PK\d+"}
 _COMMANDS: dict[FileKind | None, str] = {FileKind.MODEL_IO: "modelio verify", FileKind.PACK: "pack verify"}
+_INTERACTION = re.compile(r"\$\.interactions\[(\d+)\]")
 _BEFORE_SCHEMA = ("SCHEMA", "MI1")  # Checked also if a session lacks fields.
 _BY_CONSTRUCTION = "holds by construction"
 
@@ -46,6 +53,16 @@ class RuleCheck(NamedTuple):
     explanation: Explanation | None = None  # Of a broken rule: the text of `traceforge help RULE`.
 
 
+class AnswerView(NamedTuple):
+    """One interaction of a recording: the answer, and the digests that it was recorded with."""
+
+    number: int
+    html: Markup
+    prompt_hash: str
+    response_hash: str
+    is_broken: bool  # A violation names it.
+
+
 class EvidenceView(NamedTuple):
     """A file with its verdict and its checks."""
 
@@ -57,6 +74,8 @@ class EvidenceView(NamedTuple):
     facts: tuple[tuple[str, str], ...]
     checks: tuple[RuleCheck, ...]
     references: tuple[DigestReference, ...]
+    answers: tuple[AnswerView, ...] = ()  # Of a recording.
+    omitted_answers: int = 0
 
     @property
     def passed(self) -> int:
@@ -66,6 +85,7 @@ class EvidenceView(NamedTuple):
 def view_evidence(result: EvidenceResult) -> EvidenceView:
     """The verdict about a file, and each rule of its format."""
     verdict, word = view_verdict(result.findings)
+    interactions = list_objects(result.session.get("interactions")) if result.session is not None else []
     return EvidenceView(
         result.name,
         KINDS[result.kind] if result.kind else "File",
@@ -75,7 +95,22 @@ def view_evidence(result: EvidenceResult) -> EvidenceView:
         _view_facts(result),
         _view_checks(result),
         result.pack.references if result.pack else (),
+        _view_answers(interactions[:ANSWERS_MAX], result.findings),
+        len(interactions[ANSWERS_MAX:]),
     )
+
+
+def _view_answers(interactions: Sequence[JSONObject], findings: Sequence[Finding]) -> tuple[AnswerView, ...]:
+    places = {match[1] for finding in findings if (match := _INTERACTION.match(finding.path))}
+    budget = PageBudget()
+    answers = []
+    for place, interaction in enumerate(interactions):
+        html = folded_html(budget.fold(as_text(interaction.get("response_content"))))
+        budget.spend(html)
+        prompt_hash, response_hash = (as_text(interaction.get(name)) for name in ("prompt_hash", "response_hash"))
+        is_broken = str(place) in places
+        answers.append(AnswerView(place + 1, Markup(html), prompt_hash, response_hash, is_broken))  # noqa: S704 (escaped)
+    return tuple(answers)
 
 
 def view_verdict(findings: Sequence[Finding]) -> tuple[str, str]:

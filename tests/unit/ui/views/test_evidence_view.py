@@ -12,7 +12,7 @@ from support.format_examples import example_session
 from support.pack_sources import make_key, write_sources
 from traceforge.audit.evidence import check_evidence, check_evidence_data
 from traceforge.packs.pack_writer import create_pack
-from traceforge.ui.views.evidence_view import VIOLATIONS_MAX, EvidenceView, view_evidence
+from traceforge.ui.views.evidence_view import ANSWERS_MAX, VIOLATIONS_MAX, EvidenceView, view_evidence
 
 MODEL_IO_RULES = ["SCHEMA", *(f"MI{number}" for number in range(1, 13))]
 
@@ -53,6 +53,24 @@ def test_a_tampered_answer_fails_its_rule_with_the_text_of_help() -> None:
     assert ("MI7", "$.interactions[1].response_hash") == (failed.rule, failed.violations[0].path)
     assert failed.explanation is not None
     assert ["Why", "Broken by", "Do"] == [label for label, _ in failed.explanation.paragraphs]
+
+
+def test_a_recording_shows_its_answers_and_which_a_violation_names() -> None:
+    """Escaped, in their order; a session of another shape has none."""
+    session = example_session("Paris.", "<b>Lyon</b>")
+    session["interactions"][1]["response_content"] = "<b>Marseille</b>"
+    first, second = view_session(session).answers
+
+    assert (1, "Paris.", False) == (first.number, str(first.html), first.is_broken)
+    assert ("&lt;b&gt;Marseille&lt;/b&gt;", True) == (str(second.html), second.is_broken)
+    assert session["interactions"][0]["prompt_hash"] == first.prompt_hash
+    assert () == view_session({**session, "interactions": {"0": 1}}).answers
+
+
+def test_the_page_shows_a_bounded_number_of_answers() -> None:
+    view = view_session(example_session(*(["Paris."] * (ANSWERS_MAX + 5))))
+
+    assert (ANSWERS_MAX, 5) == (len(view.answers), view.omitted_answers)
 
 
 def test_rules_after_a_missing_field_were_not_checked() -> None:
