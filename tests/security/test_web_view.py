@@ -64,6 +64,18 @@ def test_another_user_who_reads_that_command_line_does_not_get_in(
     assert 303 == stranger.http.get(url).status_code
 
 
+@pytest.mark.parametrize(
+    "other", ['a={"x":1}', "a=b c", "bad", "=x", 'a="without end', "a=[1, 2]", "traceforge_ui_1=x", "a=b=c"]
+)
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_a_cookie_of_another_server_signs_nobody_out(stranger: RunningUi, other: str, order: str) -> None:
+    """A browser sends the cookies of all ports of a host, and other programs store JSON in theirs."""
+    own = stranger.server.application.access.cookie_header().partition(";")[0]
+    cookies = f"{other}; {own}" if order == "before" else f"{own}; {other}"
+
+    assert 200 == stranger.http.get("/traces", headers={"Cookie": cookies}).status_code
+
+
 def test_a_used_code_is_no_password(stranger: RunningUi) -> None:
     """An empty one neither."""
     stranger.http.get(stranger.server.browser_url)

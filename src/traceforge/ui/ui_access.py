@@ -17,7 +17,6 @@ import hmac
 import ipaddress
 import secrets
 from collections.abc import Mapping, Sequence
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from traceforge.http.access import AccessDenied, is_loopback
@@ -141,11 +140,13 @@ class UiAccess:
 
 
 def read_cookies(headers: Mapping[str, str]) -> dict[str, str]:
-    """The cookies of a request; none if they cannot be read."""
-    try:
-        return {name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()}
-    except CookieError:
-        return {}
+    """The cookies of a request, each as it was sent.
+
+    A browser sends the cookies of every server at this address. `http.cookies` reads none after one with a character
+    that it does not expect, such as JSON: any page of this machine could then sign a user out for good.
+    """
+    pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def is_host_name(text: str) -> bool:

@@ -14,6 +14,7 @@ In: changes. Out: the same. Never: holds a secret: calls are redacted before the
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
@@ -198,7 +199,7 @@ def load_pending(project: str) -> list[PendingChange]:
         if not _is_pending_name(entry.name):
             continue
         name = f"{PENDING_FOLDER}/{entry.name}"
-        hint = f"Delete it, and record again: rm {name}"
+        hint = f"Delete it, and record again: rm {shlex.quote(name)}"
         try:
             changes.append(read_pending(read_file(entry.path, follow_links=False)))
         except NotJSON as exc:

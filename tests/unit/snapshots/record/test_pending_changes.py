@@ -21,3 +21,15 @@ def test_a_damaged_pending_change_is_named_and_is_to_be_deleted(tmp_path: Path, 
         load_pending(str(tmp_path))
 
     assert f"Delete it, and record again: rm {PENDING_FOLDER}/ask-1.json" == caught.value.hint
+
+
+def test_the_command_that_deletes_a_pending_change_is_quoted_for_the_shell(tmp_path: Path) -> None:
+    """People copy it, and the name of a file may hold anything."""
+    folder = tmp_path / PENDING_FOLDER
+    folder.mkdir(parents=True)
+    (folder / "x;touch pwned;.json").write_text("{")
+
+    with pytest.raises(InvalidFile) as caught:
+        load_pending(str(tmp_path))
+
+    assert f"rm '{PENDING_FOLDER}/x;touch pwned;.json'" in caught.value.hint
