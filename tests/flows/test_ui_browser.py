@@ -237,8 +237,45 @@ def test_a_stream_of_ten_thousand_chunks_is_played(tmp_path: Path, project: Path
         visit(tmp_path, ui.sign_in_at("/traces"), work)
 
 
+def test_the_plot_of_the_gaps_says_where_the_player_is(tmp_path: Path, project: Path) -> None:
+    """A click into it moves the player there."""
+    store_calls(project, call(60, "Count", ["word "] * 99, at=time_ago(minutes=1)))
+    x = "Number(document.querySelector('.plot-playhead').getAttribute('x1'))"
+    with run_ui(project) as ui:
+
+        async def work(page: UiPage) -> None:
+            await page.go(f"{ui.origin}/traces/{trace_id(60)}/stream")
+            await page.tab.until("!document.querySelector('[data-play]').disabled")
+            last = await page.tab.eval(x)
+            await page.tab.click("[data-gaps] svg.plot")
+            place = await page.tab.eval("Number(document.querySelector('[data-scrub]').value)")
+            assert 40 < place < 60
+            assert await page.tab.eval(x) < last
+            await _scrub(page, 1)
+            assert 60 == await page.tab.eval(x)
+
+        visit(tmp_path, ui.sign_in_at("/traces"), work)
+
+
 async def _scrub(page: UiPage, place: int) -> None:
     await page.tab.eval(
         f"(() => {{ const slider = document.querySelector('[data-scrub]'); slider.value = {place};"
         " slider.dispatchEvent(new Event('input')); })()"
     )
+
+
+def test_previews_that_took_too_long_come_by_themselves(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first page does not wait for them, and its rows stay where they are."""
+    monkeypatch.setattr("traceforge.ui.call_previews.READ_SECONDS", 0.0)
+    with run_ui(project) as ui:
+
+        async def work(page: UiPage) -> None:
+            assert 6 == await page.tab.eval("document.querySelectorAll('td [data-unread]').length")
+            monkeypatch.setattr("traceforge.ui.call_previews.READ_SECONDS", 60.0)
+            store_calls(project, call(30, "Is it new?", at=time_ago(seconds=1)))
+            await page.tab.until(f"{ROWS} === 7 && !document.querySelector('[data-unread]')")
+            assert "Is it new? →answered The capital of France is Paris." == await page.text("td.preview")
+
+        visit(tmp_path, ui.sign_in_at("/traces"), work)

@@ -21,6 +21,7 @@ from traceforge.http.thread_pool import ThreadPool
 from traceforge.redact.redactor import Redactor
 from traceforge.snapshots.record.pending_changes import PENDING_FOLDER
 from traceforge.traces.trace_store import TraceStore
+from traceforge.ui.call_previews import CallPreviews
 from traceforge.ui.context_store import ContextStore
 from traceforge.ui.event_hub import EventHub
 from traceforge.ui.page_renderer import PageRenderer
@@ -81,6 +82,7 @@ class PageContext:
         self._stores = threading.local()
         self._redactor = Redactor.from_config(loaded.config)
         self.events = EventHub(self.read_traces, self.read_pending_stamp)
+        self.previews = CallPreviews()
         self.context_store = ContextStore(loaded, options.context_server, context_client)
 
     @property

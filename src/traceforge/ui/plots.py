@@ -21,6 +21,7 @@ from traceforge.terminal import escape_characters
 
 MARKS_MAX = 400  # More than there are pixels for in most boxes.
 WIDTH = 600  # Units of the view box; the page scales them.
+WIDE_WIDTH = 1160  # Of a plot that has the whole page, so that its texts have the size of others.
 TEXT_CHARS_MAX = 200  # Of one text: a name is repeated by every bar.
 SERIES_CLASSES = 8  # `series-0` … `series-7`; more series share them in turn.
 
@@ -192,16 +193,16 @@ def interval_bar(low: float, high: float, share: float) -> Markup:
     return Markup(f"{head}{body}</svg>")  # noqa: S704 (numbers and names of classes)
 
 
-def stream_gaps(offsets_ms: Sequence[float], title: str, height: int = 120) -> Plot:
+def stream_gaps(offsets_ms: Sequence[float], title: str, width: int = WIDE_WIDTH, height: int = 140) -> Plot:
     """The time between one chunk of a stream and the next; where there are many, a bar is the longest of several."""
     gaps = [max(later - earlier, 0.0) for earlier, later in pairwise(offsets_ms)]
     group = max(1, math.ceil(len(gaps) / MARKS_MAX))
     longest = [max(gaps[start : start + group]) for start in range(0, len(gaps), group)]
     bars = [((("", gap),), f"chunk {n * group + 2}: {number_label(gap)} ms") for n, gap in enumerate(longest)]
-    body = _grid(max(longest, default=0.0) or 1.0, " ms", height) + _bars(bars, height)
-    body += _axis_text("first chunk", "last chunk", height)
+    body = _grid(max(longest, default=0.0) or 1.0, " ms", height, width) + _bars(bars, height, width)
+    body += _axis_text("first chunk", "last chunk", height, width)
     table = _table(title, ("chunk", "gap (ms)"), [(str(n + 2), number_label(gap)) for n, gap in enumerate(gaps)])
-    return Plot(_svg(body, title, f"{len(gaps)} gaps, the longest {_range_top(gaps)} ms", WIDTH, height), table)
+    return Plot(_svg(body, title, f"{len(gaps)} gaps, the longest {_range_top(gaps)} ms", width, height), table)
 
 
 def number_label(value: float | None) -> str:
@@ -218,11 +219,11 @@ def _svg(body: str, title: str, description: str, width: int, height: int, name:
     return Markup(f"{head}{inner}</svg>")  # noqa: S704 (every piece is escaped)
 
 
-def _bars(bars: Sequence[tuple[Sequence[tuple[str, float]], str]], height: int) -> str:
+def _bars(bars: Sequence[tuple[Sequence[tuple[str, float]], str]], height: int, width: int = WIDTH) -> str:
     """Bars of pieces that stand on each other."""
     top = max((sum(max(value, 0.0) for _, value in pieces) for pieces, _ in bars), default=0.0) or 1.0
     room = height - _TOP_MARGIN - _BOTTOM_MARGIN
-    step = (WIDTH - _LEFT_MARGIN - _RIGHT_MARGIN) / max(len(bars), 1)
+    step = (width - _LEFT_MARGIN - _RIGHT_MARGIN) / max(len(bars), 1)
     marks = []
     for place, (pieces, label) in enumerate(bars):
         y = float(height - _BOTTOM_MARGIN)
@@ -241,23 +242,30 @@ def _bars(bars: Sequence[tuple[Sequence[tuple[str, float]], str]], height: int) 
     return "".join(marks)
 
 
-def _grid(top: float, unit: str, height: int) -> str:
+def _grid(top: float, unit: str, height: int, width: int = WIDTH) -> str:
     """Lines at nothing, the half and the top, with their values."""
     marks = []
     shares = (0.0, 1.0) if top == 1 and not unit else (0.0, 0.5, 1.0)  # There is no half of one call.
     for share in shares:
         y = _n(height - _BOTTOM_MARGIN - share * (height - _TOP_MARGIN - _BOTTOM_MARGIN))
-        marks.append(f'<line class="plot-grid" x1="{_LEFT_MARGIN}" x2="{WIDTH - _RIGHT_MARGIN}" y1="{y}" y2="{y}"/>')
-        label = _text(f"{number_label(top * share)}{unit}")
+        marks.append(f'<line class="plot-grid" x1="{_LEFT_MARGIN}" x2="{width - _RIGHT_MARGIN}" y1="{y}" y2="{y}"/>')
+        label = _text(_axis_value(top * share, top, unit))
         marks.append(f'<text class="plot-label plot-end" x="{_LEFT_MARGIN - 4}" y="{y}" dy="3">{label}</text>')
     return "".join(marks)
 
 
-def _axis_text(first: str, last: str, height: int) -> str:
+def _axis_value(value: float, top: float, unit: str) -> str:
+    """The value of a line, in seconds where milliseconds would be thousands."""
+    if unit == " ms" and top >= 1000:
+        return f"{number_label(round(value / 1000, 1))} s"
+    return f"{number_label(value)}{unit}"
+
+
+def _axis_text(first: str, last: str, height: int, width: int = WIDTH) -> str:
     y = height - 5
     return (
         f'<text class="plot-label" x="{_LEFT_MARGIN}" y="{y}">{_text(_short(first, 30))}</text>'
-        f'<text class="plot-label plot-end" x="{WIDTH - _RIGHT_MARGIN}" y="{y}">{_text(_short(last, 30))}</text>'
+        f'<text class="plot-label plot-end" x="{width - _RIGHT_MARGIN}" y="{y}">{_text(_short(last, 30))}</text>'
     )
 
 

@@ -14,8 +14,11 @@ from traceforge.ui.plots import (
     TEXT_CHARS_MAX,
     Plot,
     Span,
+    StripMark,
     histogram,
+    interval_bar,
     number_label,
+    outcome_strip,
     percentile_lines,
     sparkline,
     stacked_bars,
@@ -144,3 +147,22 @@ def test_a_grid_of_counts_has_no_half_call() -> None:
     errors, seconds = stacked_bars(["a"], {"m": [1.0]}, "Errors"), stacked_bars(["a"], {"m": [1.0]}, "Time", " s")
 
     assert (False, True) == (">0.5<" in errors.svg, ">0.5 s<" in seconds.svg)
+
+
+def test_a_long_latency_has_seconds_at_its_axis() -> None:
+    plot = percentile_lines(["a", "b"], {"p50": [900.0, 1840.0]}, "t", " ms")
+
+    labels = [text.split("<")[0] for text in str(plot.svg).split('dy="3">')[1:]]
+    assert ["0 s", "0.9 s", "1.8 s"] == labels
+
+
+def test_a_strip_says_in_words_what_its_bars_say() -> None:
+    strip = str(outcome_strip([StripMark("good", "passed", "1"), StripMark("bad", "<b>", "2")], "t"))
+
+    assert 'aria-label="t: 1 passed, 1 &lt;b&gt;"' in strip
+    assert "<title>&lt;b&gt;, 2</title>" in strip
+
+
+def test_an_interval_stays_in_its_box() -> None:
+    assert 'x="98.5"' in interval_bar(0.99, 1.0, 1.0)
+    assert 'width="1"' in interval_bar(0.5, 0.5, 0.5)

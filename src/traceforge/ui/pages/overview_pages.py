@@ -11,6 +11,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from traceforge.checks.runs.stored_reports import REPORTS
 from traceforge.clock import days_ago, now
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON, TraceForgeError
@@ -22,8 +23,16 @@ from traceforge.traces.trace_store import TraceStore
 from traceforge.ui.page_context import Area, AreaPages, PageContext, PageRoute
 from traceforge.ui.views.approval_view import ApprovalItem, view_approvals
 from traceforge.ui.views.call_cost import CallCost, CostSum, find_call_cost, sum_costs
+from traceforge.ui.views.check_view import CheckRunItem, list_check_run
 from traceforge.ui.views.live_view import LiveCheckItem, list_check
-from traceforge.ui.views.overview_view import DAY_MS, choose_bucket_ms, list_buckets, view_activity, view_coverage
+from traceforge.ui.views.overview_view import (
+    DAY_MS,
+    choose_bucket_ms,
+    list_buckets,
+    view_activity,
+    view_costs,
+    view_coverage,
+)
 
 AREA = Area("overview", "Overview", "/", "o")
 RANGES = {"1h": ("1 hour", 1 / 24), "24h": ("24 hours", 1.0), "7d": ("7 days", 7.0), "all": ("All", None)}
@@ -42,10 +51,11 @@ class CallSums(NamedTuple):
 
 
 class LastDecisions(NamedTuple):
-    """The newest approval, and the newest live check; None where there is none that can be read."""
+    """The newest approval, live check and run of checks; None where there is none that can be read."""
 
     approval: ApprovalItem | None
     live_check: LiveCheckItem | None
+    check_run: CheckRunItem | None
 
 
 async def show_overview(request: Request, context: PageContext) -> Response:
@@ -69,16 +79,19 @@ async def show_overview(request: Request, context: PageContext) -> Response:
             if isinstance(state, TraceForgeError)
             else view_coverage(sums.groups, state.changes, state.approved.values())
         )
+        activity = view_activity(sums.groups, sums.buckets, by_site=by_site)
         return context.render(
             request,
             "overview/overview.html",
             area=AREA.name,
             sums=sums,
-            activity=view_activity(sums.groups, sums.buckets, by_site=by_site),
+            activity=activity,
+            cost_plot=view_costs(costs, sums.buckets, activity.series, by_site=by_site) if costs else None,
             coverage=coverage,
             problem=problem,
             last=last,
             costs=costs,
+            costs_max=COSTS_MAX,
             finding_count=0 if isinstance(state, TraceForgeError) else state.finding_count,
             ranges=RANGES,
             chosen=chosen,
@@ -125,15 +138,18 @@ def read_state(context: PageContext) -> PendingState | TraceForgeError:
 
 
 def read_last_decisions(project: str) -> LastDecisions:
-    """The newest approval and the newest live check of a project."""
-    approval, live_check = None, None
+    """The newest approval, live check and run of checks of a project."""
+    approval, live_check, check_run = None, None, None
     with suppress(TraceForgeError):  # The page with the approvals says what is wrong with them.
         approvals = load_approvals(os.path.join(project, SNAPSHOTS_DIR))[-1:]
         approval = next(iter(view_approvals(approvals, (), has_signers=False)), None)
     with suppress(TraceForgeError):
         name = next(iter(list_reports(project)), "")
         live_check = list_check(name, read_report(project, name)) if name else None
-    return LastDecisions(approval, live_check)
+    with suppress(TraceForgeError):
+        name = next(iter(REPORTS.list_names(project)), "")
+        check_run = list_check_run(name, REPORTS.read(project, name)) if name else None
+    return LastDecisions(approval, live_check, check_run)
 
 
 PAGES = AreaPages(AREA, (PageRoute("/", show_overview),))

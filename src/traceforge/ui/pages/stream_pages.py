@@ -11,7 +11,7 @@ from traceforge.traces.trace_store import TraceStore
 from traceforge.traces.trace_summary import TraceSummary
 from traceforge.ui.page_context import AreaPages, PageContext, PageRoute
 from traceforge.ui.plots import stream_gaps
-from traceforge.ui.views.stream_view import StreamView, view_stream
+from traceforge.ui.views.stream_view import StreamView, summarize_gaps, view_stream
 from traceforge.ui.views.text_view import fold_text, visible_html
 
 
@@ -30,6 +30,7 @@ async def show_stream(request: Request, context: PageContext) -> Response:
             stream=stream,
             head_html=visible_html(folded.head),
             is_folded=bool(folded.tail),
+            gaps=summarize_gaps(stream.times_ms),
             plot=stream_gaps(stream.times_ms, "Time between one chunk and the next"),
         )
 

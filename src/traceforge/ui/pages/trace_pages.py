@@ -19,6 +19,7 @@ from traceforge.traces.trace_index import TraceFilter, TraceRow
 from traceforge.traces.trace_query import STATUSES, TraceQuery, read_query
 from traceforge.traces.trace_store import TraceStore
 from traceforge.traces.trace_summary import TraceSummary
+from traceforge.ui.call_previews import CallPreviews
 from traceforge.ui.event_hub import TRACES
 from traceforge.ui.page_context import Action, Area, AreaPages, PageContext, PageRoute
 from traceforge.ui.page_renderer import number_text
@@ -56,7 +57,7 @@ async def list_traces(request: Request, context: PageContext) -> Response:
     text = parameters.get("q", "")
     query = read_query(text, fields)
     before = parameters.get("before", "")
-    page = await context.read_traces(lambda store: read_page(store, query, before))
+    page = await context.read_traces(lambda store: read_page(store, query, before, context.previews))
     template = "traces/rows.html" if parameters.get("part") == "rows" else "traces/list.html"
     response = context.render(
         request,
@@ -76,8 +77,8 @@ async def list_traces(request: Request, context: PageContext) -> Response:
     return response
 
 
-def read_page(store: TraceStore, query: TraceQuery, before: str = "") -> TraceListPage:
-    """One page of the list, from the index."""
+def read_page(store: TraceStore, query: TraceQuery, before: str, known_previews: CallPreviews) -> TraceListPage:
+    """One page of the list, from the index, and the previews of its calls as far as they can be read in time."""
     trace_filter = query.filter
     if before:
         trace_filter = msgspec.structs.replace(trace_filter, before=store.load_row(before).summary.file_name)
@@ -85,7 +86,9 @@ def read_page(store: TraceStore, query: TraceQuery, before: str = "") -> TraceLi
         items = [search_item(hit) for hit in store.search(query.words, trace_filter, PAGE_SIZE + 1)]
         total = None
     else:
-        items = [list_item(row.summary) for row in store.list_rows(trace_filter, PAGE_SIZE + 1)]
+        rows = store.list_rows(trace_filter, PAGE_SIZE + 1)
+        previews = known_previews.find(store, rows[:PAGE_SIZE])
+        items = [list_item(row.summary, preview=previews.get(row.summary.id)) for row in rows]
         total = store.count_traces(query.filter)
     is_empty = not items and not store.count_traces(TraceFilter())
     return TraceListPage(items[:PAGE_SIZE], len(items) > PAGE_SIZE, total, is_empty)

@@ -28,6 +28,7 @@ async function load() {
 }
 
 async function loadOnce() {
+  const unreadBefore = list.querySelectorAll("[data-unread]").length;
   if (list.hasAttribute("data-live-reload")) {
     location.reload();
     return;
@@ -40,6 +41,8 @@ async function loadOnce() {
   if (total) document.querySelector("[data-total]").textContent = total;
   const parsed = new DOMParser().parseFromString(`<table><tbody>${await response.text()}</tbody></table>`, "text/html");
   insert([...parsed.querySelectorAll("tr")]);
+  const unread = list.querySelectorAll("[data-unread]").length;
+  if (unread && unread < unreadBefore) isStale = true; // The server reads on where it stopped.
 }
 
 const isItem = (row) => row.dataset.item !== undefined;
@@ -70,13 +73,19 @@ function place(rows, body, present) {
     const old = isItem(row) ? present.get(row.dataset.id) : undefined;
     if (isItem(row)) isNew = !old?.isConnected;
     if (isItem(row) && !isNew) {
+      fillPreview(old, row);
       next = old.nextElementSibling;
-      while (next && next.classList.contains("snippet")) next = next.nextElementSibling;
       continue;
     }
     if (isItem(row)) row.classList.add("arrived");
     if (isNew) body.insertBefore(document.adoptNode(row), next);
   }
+}
+
+// A preview that the server had no time to read is there when the rows come again.
+function fillPreview(old, row) {
+  const unread = old.querySelector("[data-unread]");
+  if (unread && !row.querySelector("[data-unread]")) unread.parentElement.replaceWith(document.adoptNode(row.querySelector(".preview")));
 }
 
 // A row among the newest ones that the server no longer has was removed, in another tab or by a command.
@@ -85,9 +94,7 @@ function removeDeleted(items, present) {
   const known = [...present.keys()];
   const last = known.findLastIndex((id) => ids.has(id));
   for (const id of known.slice(0, last + 1).filter((id) => !ids.has(id))) {
-    const row = present.get(id);
-    while (row.nextElementSibling?.classList.contains("snippet")) row.nextElementSibling.remove();
-    row.remove();
+    present.get(id).remove();
   }
 }
 
@@ -138,4 +145,5 @@ if (list) {
     if (sign) sign.hidden = !isConnected();
   });
   listen(list.dataset.liveSource, load);
+  if (list.querySelector("[data-unread]")) load();
 }

@@ -31,7 +31,32 @@ function show(count) {
   const at = count ? times[count - 1] : 0;
   position.textContent = `${(at / 1000).toFixed(2)} s · ${count.toLocaleString("en")} of ${times.length.toLocaleString("en")}`;
   slider.setAttribute("aria-valuetext", position.textContent);
+  movePlayhead();
 }
+
+// The line in the plot of the gaps that says where the player is; a click into the plot moves the player there.
+const plot = document.querySelector("[data-gaps] svg.plot");
+const axis = plot.querySelector(".plot-grid");
+const [left, right] = ["x1", "x2"].map((name) => Number(axis.getAttribute(name)));
+const playhead = document.createElementNS("http://www.w3.org/2000/svg", "line");
+playhead.setAttribute("class", "plot-playhead");
+playhead.setAttribute("y1", "4");
+playhead.setAttribute("y2", axis.getAttribute("y1"));
+plot.append(playhead);
+
+function movePlayhead() {
+  const share = times.length > 1 ? Math.max(shown - 1, 0) / (times.length - 1) : 0;
+  const x = (left + share * (right - left)).toFixed(1);
+  playhead.setAttribute("x1", x);
+  playhead.setAttribute("x2", x);
+}
+
+plot.addEventListener("click", (event) => {
+  const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(plot.getScreenCTM().inverse());
+  const share = Math.min(Math.max((place.x - left) / (right - left), 0), 1);
+  show(1 + Math.round(share * (times.length - 1)));
+  resume();
+});
 
 function step(now) {
   if (!isPlaying) return;

@@ -6,6 +6,7 @@ percentiles: the durations of all calls of a name are put together first.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChang
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.traces.trace_index import CallGroup
 from traceforge.ui.plots import SERIES_CLASSES, Plot, percentile_lines, sparkline, stacked_bars
+from traceforge.ui.views.call_cost import CostSum
 from traceforge.ui.views.text_view import NAME_CHARS_MAX, clip_text
 
 HOUR_MS = 3_600_000
@@ -23,6 +25,9 @@ DAY_MS = 24 * HOUR_MS
 BUCKETS_MAX = 60  # Bars of a plot.
 ROWS_MAX = 12  # Names in a table.
 TENTHS = 10  # The index gives durations in tenths of a millisecond.
+
+UNKNOWN_MODEL = "unknown model"
+UNKNOWN_SITE = "unknown call site"
 
 # Lengths that people read easily; a span of time is divided by the first that gives few enough buckets.
 _BUCKET_LENGTHS = [60_000, 120_000, 300_000, 900_000, 1_800_000]
@@ -82,6 +87,7 @@ class GateCoverage(NamedTuple):
     prompt_only: int  # Approved calls of which the answer is not checked.
     uncovered_sites: tuple[tuple[str, int], ...]  # Call sites that no snapshot names, with their calls.
     uncovered_calls: int
+    unseen_sites: tuple[str, ...]  # Call sites of snapshots that made no call.
     unknown_site_calls: int  # Calls of which the call site is not known.
 
 
@@ -99,8 +105,8 @@ def list_buckets(first_ms: int, last_ms: int, bucket_ms: int) -> list[int]:
 def view_activity(groups: Sequence[CallGroup], buckets: Sequence[int], *, by_site: bool) -> Activity:
     """Figures, plots and tables of the calls; `by_site` divides the plots by call site instead of model."""
     labels = [_time_label(start, buckets) for start in buckets]
-    models = _group_by(groups, lambda group: group.model or "unknown model")
-    sites = _group_by(groups, lambda group: group.source or "unknown call site")
+    models = _group_by(groups, lambda group: group.model or UNKNOWN_MODEL)
+    sites = _group_by(groups, lambda group: group.source or UNKNOWN_SITE)
     series = _top_series(sites if by_site else models)
     durations = _durations(groups)
     return Activity(
@@ -128,12 +134,23 @@ def view_activity(groups: Sequence[CallGroup], buckets: Sequence[int], *, by_sit
     )
 
 
+def view_costs(costs: CostSum, buckets: Sequence[int], series: Sequence[str], *, by_site: bool) -> Plot:
+    """The cost over time, divided as the other plots are: `series` are their names, the last for all others."""
+    sums: dict[str, list[float]] = {name: [0.0] * len(buckets) for name in series}
+    for cost in costs.calls:
+        bucket = bisect_right(buckets, cost.start_ms) - 1
+        name = clip_text((cost.source or UNKNOWN_SITE) if by_site else (cost.model or UNKNOWN_MODEL))
+        if bucket >= 0 and series:
+            sums[name if name in sums else series[-1]][bucket] += cost.amount
+    return stacked_bars([_time_label(start, buckets) for start in buckets], sums, "Cost")
+
+
 def view_coverage(
     groups: Iterable[CallGroup], changes: Sequence[PendingChange], approved: Iterable[ApprovedCall]
 ) -> GateCoverage:
     """What waits for approval, and which calls nothing checks. A call site is a file and a line."""
     approved = list(approved)
-    covered = {f"{call.source.get('file')}:{call.source.get('line')}" for call in approved}
+    covered = {f"{call.source['file']}:{call.source.get('line')}" for call in approved if call.source.get("file")}
     calls = Counter[str]()
     for group in groups:
         calls[group.source] += group.calls
@@ -149,6 +166,7 @@ def view_coverage(
         prompt_only=sum(call.gate == REQUEST_GATE for call in approved),
         uncovered_sites=tuple(uncovered),
         uncovered_calls=sum(count for _, count in uncovered),
+        unseen_sites=tuple(clip_text(source) for source in sorted(covered - calls.keys())),
         unknown_site_calls=unknown,
     )
 
@@ -235,4 +253,5 @@ def _time_label(start_ms: int, buckets: Sequence[int]) -> str:
     except (OverflowError, OSError, ValueError):
         return str(start_ms)
     span = buckets[-1] - buckets[0]
-    return instant.strftime("%H:%M" if span <= DAY_MS else "%b %d, %H:%M" if span <= 14 * DAY_MS else "%Y-%m-%d")
+    is_one_day = buckets[0] // DAY_MS == buckets[-1] // DAY_MS
+    return instant.strftime("%H:%M" if is_one_day else "%b %d, %H:%M" if span <= 14 * DAY_MS else "%Y-%m-%d")

@@ -7,6 +7,7 @@ joined with their neighbours, and the last one keeps its time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject, try_parse_json
@@ -30,6 +31,26 @@ class StreamView(NamedTuple):
     def text(self) -> str:
         """The answer that all frames make."""
         return "".join(self.texts)
+
+
+class GapSummary(NamedTuple):
+    """The time between one chunk and the next."""
+
+    median_ms: float
+    p95_ms: float
+    longest_ms: float
+    longest_at: int  # The number of the frame that came after it.
+
+
+def summarize_gaps(times_ms: Sequence[float]) -> GapSummary | None:
+    """The gaps of a stream; None where it has one chunk."""
+    gaps = [max(later - earlier, 0.0) for earlier, later in pairwise(times_ms)]
+    if not gaps:
+        return None
+    ordered = sorted(gaps)
+    longest = ordered[-1]
+    median, p95 = (ordered[-(-len(ordered) * share // 100) - 1] for share in (50, 95))
+    return GapSummary(median, p95, longest, gaps.index(longest) + 2)
 
 
 def view_stream(chunks: Sequence[Chunk]) -> StreamView:

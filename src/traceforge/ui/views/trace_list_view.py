@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from traceforge.traces.trace_index import SearchHit
 from traceforge.traces.trace_summary import TraceSummary
+from traceforge.ui.views.call_preview import CallPreview
 from traceforge.ui.views.text_view import clip_text
 
 
@@ -26,9 +27,10 @@ class TraceListItem(NamedTuple):
     source: str
     endpoint: str
     snippet: tuple[tuple[bool, str], ...] = ()  # Whether a part matches the search, and the part.
+    preview: CallPreview | None = None  # None: not read yet.
 
 
-def list_item(summary: TraceSummary, snippet: str = "") -> TraceListItem:
+def list_item(summary: TraceSummary, snippet: str = "", preview: CallPreview | None = None) -> TraceListItem:
     """A trace in the list; `snippet` is the text around the match of a search."""
     return TraceListItem(
         id=summary.id,
@@ -45,6 +47,7 @@ def list_item(summary: TraceSummary, snippet: str = "") -> TraceListItem:
         source=clip_text(summary.source),
         endpoint=clip_text(summary.endpoint),
         snippet=split_snippet(snippet),
+        preview=preview,
     )
 
 

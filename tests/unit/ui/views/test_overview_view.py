@@ -7,6 +7,7 @@ import pytest
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.traces.trace_index import CallGroup
 from traceforge.ui.plots import SERIES_CLASSES
+from traceforge.ui.views.call_cost import CostSum, PricedCall
 from traceforge.ui.views.overview_view import (
     BUCKETS_MAX,
     DAY_MS,
@@ -15,6 +16,7 @@ from traceforge.ui.views.overview_view import (
     list_buckets,
     percentile,
     view_activity,
+    view_costs,
     view_coverage,
 )
 from traceforge.ui.views.text_view import NAME_CHARS_MAX
@@ -128,3 +130,33 @@ def test_a_name_of_any_length_is_a_short_row_that_finds_its_calls() -> None:
     assert NAME_CHARS_MAX == len(activity.models[0].name) == len(activity.series[0])
     assert f"{name[:NAME_CHARS_MAX]}*" == activity.models[0].pattern
     assert NAME_CHARS_MAX == len(coverage.uncovered_sites[0][0])
+
+
+def test_an_approved_call_site_that_made_no_call_is_unseen() -> None:
+    coverage = view_coverage([group(0, [1])], [], [approved("a.py", 1, "request"), approved("b.py", 2, "request")])
+
+    assert ("b.py:2",) == coverage.unseen_sites
+
+
+def test_costs_are_divided_as_calls_are() -> None:
+    """A call before the first bucket is in none, and a name without a colour of its own is with the others."""
+    calls = (
+        PricedCall(START - 1, "m", "a.py:1", 8.0),
+        PricedCall(START, "m", "a.py:1", 0.5),
+        PricedCall(START + 1, "m", "a.py:1", 0.25),
+        PricedCall(START + HOUR_MS, "x", "b.py:2", 2.0),
+    )
+    costs = CostSum(10.75, 4, 4, {}, {}, calls)
+
+    by_model = view_costs(costs, hours(2), ["m", "2 others"], by_site=False)
+    by_site = view_costs(costs, hours(2), ["a.py:1", "b.py:2"], by_site=True)
+
+    assert [("0.75", "0"), ("0", "2")] == [row[1:] for row in by_model.table.rows]
+    assert [("0.75", "0"), ("0", "2")] == [row[1:] for row in by_site.table.rows]
+
+
+def test_times_of_two_days_have_the_day() -> None:
+    """Otherwise the first and the last of 24 hours would look the same."""
+    rows = view_activity([], hours(25), by_site=False).calls_plot.table.rows
+
+    assert ("Oct 04, 00:00", "Oct 05, 00:00") == (rows[0][0], rows[-1][0])

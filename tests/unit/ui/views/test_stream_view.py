@@ -9,7 +9,7 @@ import pytest
 from traceforge.canon import json_bytes
 from traceforge.exchange import Chunk
 from traceforge.ui.views import stream_view
-from traceforge.ui.views.stream_view import event_text, view_stream
+from traceforge.ui.views.stream_view import event_text, summarize_gaps, view_stream
 
 
 def sse(*events: Any) -> bytes:
@@ -73,3 +73,10 @@ def test_very_many_chunks_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (["012", "345", "678", "9"], [2.0, 5.0, 8.0, 9.0]) == (view.texts, view.times_ms)
     assert 10 == view.chunk_count
+
+
+def test_the_gaps_are_summed_up() -> None:
+    gaps = summarize_gaps([5.0, 15.0, 25.0, 325.0, 335.0])
+
+    assert gaps == (10.0, 300.0, 300.0, 4)
+    assert summarize_gaps([5.0]) is None

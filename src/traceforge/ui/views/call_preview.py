@@ -1,0 +1,92 @@
+"""What a call asked and got, in two short lines, for a list. Pure.
+
+In: the body of a trace, redacted. Out: the beginning of its last message and of its answer. Never: walks a whole
+conversation, or decodes a picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.wire.unified import as_object, as_text, list_objects
+
+PREVIEW_CHARS = 240  # More than fits into a row of the widest screen.
+PARTS_MAX = 8  # Of one message.
+MESSAGES_BACK_MAX = 50  # How far the last message of a user is looked for.
+_OWN_ROLES = frozenset({"assistant", "model", "system", "developer"})
+
+
+class CallPreview(NamedTuple):
+    """The beginning of what was asked, and of what was answered; "" where there is no text."""
+
+    asked: str = ""
+    answered: str = ""
+
+
+def preview_call(body: JSONObject) -> CallPreview:
+    """The preview of the call of a trace."""
+    request, response = as_object(body.get("request")), as_object(body.get("response"))
+    answers = (as_object(choice.get("message")) for choice in list_objects(response.get("choices"))[:1])
+    answered = next((text for text in map(_message_text, answers) if text), "")
+    return CallPreview(_asked(request), answered or _shorten(_error_text(body)))
+
+
+def _asked(request: JSONObject) -> str:
+    """The last message that is not of the model: of a user, or the result of a tool."""
+    messages = list_objects(request.get("messages"))[-MESSAGES_BACK_MAX:]
+    others = (message for message in reversed(messages) if as_text(message.get("role")) not in _OWN_ROLES)
+    texts = (text for text in map(_message_text, others) if text)
+    return (
+        next(texts, "")
+        or next((text for text in map(_message_text, reversed(messages)) if text), "")
+        or _plain(request)
+    )
+
+
+def _plain(request: JSONObject) -> str:
+    """The prompt of a request without messages: a text, or the first of several."""
+    for name in ("prompt", "input"):
+        value = request.get(name)
+        first = value[0] if isinstance(value, list) and value else value
+        if text := as_text(first):
+            return _shorten(text)
+    return ""
+
+
+def _message_text(message: JSONObject) -> str:
+    pieces = [*_content_texts(message.get("content")), *map(_tool_call_text, list_objects(message.get("tool_calls")))]
+    return _shorten(" ".join(piece[: 2 * PREVIEW_CHARS] for piece in pieces[:PARTS_MAX] if piece))
+
+
+def _content_texts(content: JSON) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    for part in list_objects(content)[:PARTS_MAX]:
+        inner = part.get("content")
+        text = as_text(part.get("text")) or as_text(inner) or as_text(part.get("output"))
+        kind = as_text(part.get("type"))
+        if text:
+            yield text
+        elif isinstance(inner, list):
+            yield from (as_text(item.get("text")) for item in list_objects(inner)[:PARTS_MAX])
+        elif "image" in kind or "inlineData" in part:
+            yield "[image]"
+
+
+def _tool_call_text(call: JSONObject) -> str:
+    function = as_object(call.get("function"))
+    arguments = as_text(function.get("arguments"))[:PREVIEW_CHARS]
+    return f"{as_text(function.get('name'))}({arguments})"
+
+
+def _error_text(body: JSONObject) -> str:
+    error = as_object(body.get("metadata")).get("error")
+    return as_text(error) or as_text(as_object(error).get("message"))
+
+
+def _shorten(text: str) -> str:
+    """The beginning of a text as one line."""
+    line = " ".join(text[: 4 * PREVIEW_CHARS].split())
+    return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
