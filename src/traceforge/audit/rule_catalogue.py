@@ -40,6 +40,7 @@ RULES: dict[str, str] = {
     "CK2": "A data set has cases, and each fits the check that it fills.",
     "CK3": "An assertion of a check holds.",
     "CK4": "A check has an answer to look at, and the answer says what it asks for (exit 3).",
+    "CK5": "A check that demands less than in the base commit, or is gone, was approved.",
     "PD1": "A pending change has every field of its format, of the right type, and no other.",
     "MF1": "A tree with records has a manifest.",
     "MF2": "The manifest has every field of its format, of the right type, and no other.",

@@ -28,7 +28,7 @@ from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
 from traceforge.cli.shared_page import PAGE_MODE
 from traceforge.cli.trace_options import open_store
-from traceforge.config import LoadedConfig, current_folder
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder
 from traceforge.context.model_calls import ModelClients
 from traceforge.errors import CannotWrite, NotFound
 from traceforge.files import read_file, write_atomic
@@ -38,6 +38,7 @@ from traceforge.report.check_report import build_check_report, check_html
 from traceforge.report.check_text import check_lines, drift_lines, list_lines
 from traceforge.report.finding_locations import FindingLocator
 from traceforge.report.text_format import count, finding_lines, hint_line
+from traceforge.snapshots.tree.base_commit import check_checks_against_base
 from traceforge.statistics.pass_rate import RUNS_MAX
 from traceforge.statistics.rate_interval import LIMIT_ERROR
 from traceforge.terminal import one_line, print_text
@@ -68,11 +69,14 @@ def check_group() -> None:
               help="Make no further live run once all have cost X, by the prices in the configuration.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Skip the question before live runs; required without a terminal.")
 @click.option("--html", metavar="FILE", default="", help="Write the report to FILE as a page.")
+@click.option(
+    "--base", metavar="REF", help="Require an approval for every check that demands less than in commit REF."
+)
 @report_options
 @json_option
 def run(
     files: tuple[str, ...], tags: tuple[str, ...], is_replay: bool, runs: int | None, jobs: int,
-    max_cost: float | None, yes: bool, html: str, junit: str, sarif: str, as_json: bool,
+    max_cost: float | None, yes: bool, html: str, base: str | None, junit: str, sarif: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Run the checks in each FILE, or all of .ai-checks.
 
@@ -83,6 +87,9 @@ def run(
     Exit code 1: an assertion does not hold, or a check file breaks a rule. Exit code 3: something could not be
     checked: no answer was recorded, the provider failed, the runs are too few to decide a pass rate, or no check
     matches.
+
+    With --base, a check that was removed or demands less than in the commit REF needs an approval that REF does not
+    have. Where CI is set, REF is the base of the build.
     """
     if is_replay and (runs is not None or max_cost is not None):
         raise click.UsageError("--runs and --max-cost are about live runs: add --live.")
@@ -90,7 +97,7 @@ def run(
     redactor = Redactor.from_config(loaded.config)
     with open_store() as (store, _):
         recorded = RecordedAnswers(loaded, store)
-        plan = _load_plan(loaded, files, tags, recorded, store)
+        plan = _compare_plan(_load_plan(loaded, files, tags, recorded, store), loaded, base)
         sys.path.append(loaded.project)  # for functions that checks name; last, so that it replaces no module
         report = replay_checks(plan, recorded, redactor, show_progress) if is_replay else None
         requests = {} if is_replay else {planned.id: recorded.find_request(planned.check) for planned in plan.checks}
@@ -212,6 +219,19 @@ def _first_check_hint(store: TraceStore) -> str:
     if not newest:
         return RECORD_HINT
     return f"Let one be proposed for a recorded answer: traceforge check new --from-trace {newest[0].summary.id[:8]}"
+
+
+def _compare_plan(plan: CheckPlan, loaded: LoadedConfig, base: str | None) -> CheckPlan:
+    """The plan with findings about checks that demand less than in `base`, or than in the base of the build.
+
+    Raises:
+        NotFound, BaseUnavailable: there is no such commit here.
+    """
+    compared = check_checks_against_base(loaded.project, base)
+    if compared.line:
+        print_text(one_line(compared.line), err=True)
+    found = compared.name_files(os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR)))
+    return plan._replace(findings=[*plan.findings, *found])
 
 
 def _store_report(loaded: LoadedConfig, report: CheckReport, mode: str, redactor: Redactor) -> None:

@@ -51,8 +51,8 @@ sign_option = click.option("--sign", is_flag=True, help="Sign the approval with 
 full_option = click.option("--full", is_flag=True, help="Show long texts in full.")
 
 
-def _load_state(*, with_new_policy: bool = False) -> PendingState:
-    return load_pending_state(load_project(), with_new_policy=with_new_policy)
+def _load_state(*, with_new_policy: bool = False, base: str = "") -> PendingState:
+    return load_pending_state(load_project(), with_new_policy=with_new_policy, base=base)
 
 
 @click.command()
@@ -120,6 +120,7 @@ def _print_diffs(
     "--tree", "whole_tree", is_flag=True, help="Approve .ai-snapshots/ as it is, after git revert or others."
 )
 @click.option("--policy", "approve_policy", is_flag=True, help="Approve the settings that differ from the policy.")
+@click.option("--base", metavar="REF", default="", help="With --policy, approve checks as compared with commit REF.")
 @reason_option
 @tag_option
 @sign_option
@@ -128,6 +129,7 @@ def approve(
     everything: bool,
     whole_tree: bool,
     approve_policy: bool,
+    base: str,
     reason: str | None,
     tag: str,
     sign: bool,
@@ -140,17 +142,22 @@ def approve(
     writes in .ai-snapshots/.
 
     The settings that decide what is compared are approved too: with the first approval of a project, and later with
-    --policy, alone or together with changes. `traceforge diff` shows them.
+    --policy, alone or together with changes. `traceforge diff` shows them. So are checks that were removed or demand
+    less than in the latest commit, in the branch that this one will be merged into, or in REF.
 
     With --tree, approve the files in .ai-snapshots/ as they are, if Git or you have changed them: a revert, a
     cherry-pick, a record that you wrote by hand. Look at them first, with `git diff`.
     """
     refuse_in_ci("approve")
-    loaded, changes, _, _, settings = _load_state(with_new_policy=approve_policy)
+    if base and not approve_policy:
+        raise click.UsageError("--base is about the policy: pass --policy with it.")
+    loaded, changes, _, _, settings = _load_state(with_new_policy=approve_policy, base=base)
     if whole_tree:
         if names or everything:
             raise click.UsageError("--tree approves no pending changes: pass no ID and no --all with it.")
-        options = _ApprovalOptions(reason=check_reason(reason), tag=tag, sign=sign, approve_policy=approve_policy)
+        options = _ApprovalOptions(
+            reason=check_reason(reason), tag=tag, sign=sign, approve_policy=approve_policy, base=base
+        )
         if _approve_whole_tree(loaded, options) or not approve_policy:
             return
     if not names and not everything and approve_policy and not settings:
@@ -160,7 +167,9 @@ def approve(
         print_text("\n".join([NOTHING_PENDING, *setting_lines(settings)]))
         return
     chosen = _choose_changes(changes, names, everything=everything, may_be_none=approve_policy)
-    options = _ApprovalOptions(reason=check_reason(reason), tag=tag, sign=sign, approve_policy=approve_policy)
+    options = _ApprovalOptions(
+        reason=check_reason(reason), tag=tag, sign=sign, approve_policy=approve_policy, base=base
+    )
     if chosen or (approve_policy and settings):
         _approve_chosen(loaded, chosen, settings, options)
     else:
@@ -178,6 +187,7 @@ class _ApprovalOptions(TypedDict):
     tag: str
     sign: bool
     approve_policy: bool
+    base: str
 
 
 def _approve_whole_tree(loaded: LoadedConfig, options: _ApprovalOptions) -> bool:

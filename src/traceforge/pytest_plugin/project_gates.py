@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from traceforge.build_environment import frozen_environment, is_ci
 from traceforge.capture.hook.pytest_scopes import OPENED, START
 from traceforge.config import SNAPSHOTS_DIR, find_project
 from traceforge.errors import BaseUnavailable, TraceForgeError
+from traceforge.findings import Finding
 from traceforge.pytest_plugin import (
     GATES_KEY,
     LOADED_ENVIRONMENT,
@@ -33,6 +34,7 @@ from traceforge.pytest_plugin.scope_hooks import ScopeHooks
 from traceforge.pytest_plugin.usage_signs import find_usage_sign
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.nested_projects import find_left_out_projects, list_nested_projects
+from traceforge.snapshots.tree.base_checks import LOOSER_RULE
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.terminal import escape_text
 
@@ -83,7 +85,12 @@ def refuse_removed_tree(config: pytest.Config) -> None:
     except TraceForgeError:
         return
     if findings:
-        raise pytest.UsageError(escape_text(f"the snapshots were removed:\n{finding_lines(findings)}"))
+        raise pytest.UsageError(escape_text(f"{_describe_lost(findings)}:\n{finding_lines(findings)}"))
+
+
+def _describe_lost(findings: Iterable[Finding]) -> str:
+    is_about_checks = all(finding.rule == LOOSER_RULE for finding in findings)
+    return "checks demand less than they did" if is_about_checks else "the snapshots were removed"
 
 
 def is_main_program() -> bool:

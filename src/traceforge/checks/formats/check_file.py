@@ -22,11 +22,11 @@ from traceforge.checks.formats.check_types import (
     CheckTemplate,
     find_check_problems,
 )
-from traceforge.checks.formats.located_yaml import LocatedValue, load_located_yaml
 from traceforge.checks.formats.variables import fill_variables, find_unknown_variables
 from traceforge.conversion import convert
 from traceforge.errors import InvalidFile
 from traceforge.findings import PARSE, Finding, nearest_name
+from traceforge.located_yaml import LocatedValue, load_located_yaml
 from traceforge.shape import ShapeProblem, find_problems
 from traceforge.yaml_reader import InvalidYaml, Mark
 

@@ -27,8 +27,10 @@ def approve_changes(
     tag: str = "",
     sign: bool = False,
     approve_policy: bool = False,
+    base: str = "",
 ) -> CommitResult:
-    """Approve changes, all or none, and with `approve_policy` the settings of the project too.
+    """Approve changes, all or none; with `approve_policy` the settings of the project too, and checks that demand
+    less than in the commit `base`, or than this machine knows they did.
 
     Raises:
         CannotApprove: a change was refused, its snapshot changed since it was recorded, or a declaration of the
@@ -63,6 +65,7 @@ def approve_changes(
         keep_old=True,
         config=loaded.config,
         approve_policy=approve_policy,
+        base=base,
     )
     delete_pending(loaded.project, [change.id for change in changes])
     return result

@@ -10,11 +10,13 @@ import os
 from typing import NamedTuple
 
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
+from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.snapshots.formats.approved_policy import ApprovedSettings, SettingChange, find_policy_changes
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.record.pending_changes import PendingChange, load_pending
 from traceforge.snapshots.record.pending_judgement import judge_pending
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, load_approved_calls
+from traceforge.snapshots.tree.base_checks import find_local_changes
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
 
 
@@ -28,10 +30,11 @@ class PendingState(NamedTuple):
     settings: list[SettingChange]  # that differ from the approved policy
 
 
-def load_pending_state(loaded: LoadedConfig, *, with_new_policy: bool = False) -> PendingState:
+def load_pending_state(loaded: LoadedConfig, *, with_new_policy: bool = False, base: str = "") -> PendingState:
     """Load the pending changes, the approved calls and the settings of a project.
 
-    `with_new_policy`: where no policy was ever approved, every setting differs from it.
+    `with_new_policy`: where no policy was ever approved, every setting differs from it. Checks that demand less than
+    they did, in the commit `base` or as Git knows them here, are among the settings.
 
     Raises:
         InvalidFile, NotJSON, CannotRead: a pending change cannot be read.
@@ -44,6 +47,7 @@ def load_pending_state(loaded: LoadedConfig, *, with_new_policy: bool = False) -
     settings = _find_settings(loaded, tree.settings, with_new_policy=with_new_policy)
     calls = {call.id: call for call in approved}
     changes = judge_pending(loaded, load_pending(loaded.project), calls, are_settings_approved=not settings)
+    settings = [*settings, *_find_checks(loaded, base)]
     return PendingState(loaded, changes, calls, len(tree.findings), settings)
 
 
@@ -53,3 +57,10 @@ def _find_settings(
     if approved is None and not with_new_policy:
         return []
     return find_policy_changes(loaded.config, approved or {})
+
+
+def _find_checks(loaded: LoadedConfig, base: str) -> list[SettingChange]:
+    try:
+        return find_local_changes(loaded.project, base)
+    except (CannotRead, NotJSON, InvalidFile):
+        return []  # A broken approval is a finding of the tree.

@@ -37,7 +37,13 @@ SETTLED_RULES = frozenset(
 
 
 def approve_tree(
-    loaded: LoadedConfig, *, reason: str, tag: str = "", sign: bool = False, approve_policy: bool = False
+    loaded: LoadedConfig,
+    *,
+    reason: str,
+    tag: str = "",
+    sign: bool = False,
+    approve_policy: bool = False,
+    base: str = "",
 ) -> CommitResult | None:
     """Approve the tree of a project as it is, and with `approve_policy` its settings too; None if it is as approved.
 
@@ -56,7 +62,7 @@ def approve_tree(
         chain = ApprovalChain(load_approvals(root))
         changes = sorted(_list_changes(root, report.stored, chain), key=lambda change: change.id)
         absent = [missing.predecessor for missing in chain.find_missing()]
-        decision = Decision(reason, tag, sign, now(), loaded.config, approve_policy)
+        decision = Decision(reason, tag, sign, now(), loaded.config, approve_policy, base)
         file, data = draft_approval(loaded.project, chain, changes, decision, absent=absent)
         write([FileChange(file, data)])
     return CommitResult(read_approval(data), (file,))

@@ -52,6 +52,7 @@ from traceforge.snapshots.record.old_snapshots import list_old_snapshots
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approval_check import raw_response_lost
 from traceforge.snapshots.tree.approval_signing import find_approver, load_signing_key
+from traceforge.snapshots.tree.base_checks import find_local_changes
 from traceforge.snapshots.tree.tree_transaction import FileChange, lock_tree
 from traceforge.snapshots.tree.tree_verification import IDENTITY_RULE, DocumentsReport, check_documents
 
@@ -78,6 +79,7 @@ class Decision(NamedTuple):
     now: datetime
     config: Config | None
     approve_policy: bool
+    base: str = ""  # with `approve_policy`: a commit with checks that demanded more
 
 
 class CommitResult(NamedTuple):
@@ -196,6 +198,7 @@ def commit_changes(
     keep_old: bool = False,
     config: Config | None = None,
     approve_policy: bool = False,
+    base: str = "",
 ) -> CommitResult:
     """Write changes of the project's snapshots, the new manifest and the approval: all or nothing.
 
@@ -224,7 +227,7 @@ def commit_changes(
         tree.files[snapshot_manifest.MANIFEST_NAME] = snapshot_manifest.write_manifest(entries) if entries else None
         if not os.path.lexists(f"{tree.root}/{KEY_ID_NAME}") and (key := find_match_key(project)) is not None:
             tree.files[KEY_ID_NAME] = write_key_id(key)
-        decision = Decision(reason, tag, sign, now, config, approve_policy)
+        decision = Decision(reason, tag, sign, now, config, approve_policy, base)
         file, data = draft_approval(project, tree.chain, approved_changes, decision)
         tree.files[file] = data
         write([FileChange(name, tree.files[name]) for name in sorted(tree.files)])
@@ -265,20 +268,22 @@ def draft_approval(
         tag=decision.tag,
         follows=[stored.approval.hash for stored in chain.heads],
         absent=absent,
-        policy=_list_settings(chain, config, decision.approve_policy) if config is not None else None,
+        policy=_list_settings(project, chain, config, decision) if config is not None else None,
         signer=load_signing_key(project) if decision.sign or must_sign else None,
     )
 
 
-def _list_settings(chain: ApprovalChain, config: Config, approve_policy: bool) -> dict[str, ApprovedSetting] | None:
-    """The settings to approve; None if this approval is not about the policy."""
+def _list_settings(
+    project: str, chain: ApprovalChain, config: Config, decision: Decision
+) -> dict[str, ApprovedSetting] | None:
+    """The settings to approve, and the checks that demand less; None if this approval is not about the policy."""
     approved = chain.approved_settings()
-    if approved is not None and not approve_policy:
+    if approved is not None and not decision.approve_policy:
         return None
-    return {
-        change.name: ApprovedSetting(change.before, change.after)
-        for change in find_policy_changes(config, approved or {})
-    }
+    changes = find_policy_changes(config, approved or {})
+    if decision.approve_policy:
+        changes += find_local_changes(project, decision.base)
+    return {change.name: ApprovedSetting(change.before, change.after) for change in changes}
 
 
 def _apply_changes(

@@ -30,6 +30,7 @@ NO_POLICY_OF_MODELS = frozenset({"input_price_per_million", "output_price_per_mi
 # Expressions are applied one after the other; every other list is a set.
 ORDERED_LISTS = ("redact_patterns", "ignore_patterns")  # the ends of their names
 REQUIRE_SIGNED = "approvals.require_signed"
+CHECKS_PREFIX = "checks"  # of the names of checks, whose files have a dot and so stand in quotation marks
 DECLARED_AFTER = "declared_after"  # the patterns of models that win over this one: the first that matches counts
 
 VALUE_LENGTH_MAX = 200  # of a value in a message
@@ -76,12 +77,17 @@ def find_policy_changes(config: Config, approved: ApprovedSettings) -> list[Sett
     """The settings that differ from what approvals left, sorted by name."""
     settings = list_policy_settings(config)
     changes = []
-    for name in sorted({*settings, *approved}):
+    for name in sorted({*settings, *(name for name in approved if not is_check_name(name))}):
         setting = settings.get(name, _NOT_SET)
         values = approved.get(name, (None,))
         if not _is_approved(setting, values):
             changes.append(SettingChange(name, values[-1], None if setting.is_default else setting.value))
     return changes
+
+
+def is_check_name(setting: str) -> bool:
+    """Whether an approved setting is a check, which is compared with a commit, and no setting of a configuration."""
+    return setting.startswith(f'{CHECKS_PREFIX}["')
 
 
 def check_policy_approved(loaded: LoadedConfig, approved: ApprovedSettings | None) -> list[Finding]:

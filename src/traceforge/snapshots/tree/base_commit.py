@@ -42,6 +42,7 @@ from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, record_
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approval_check import load_signature_check
+from traceforge.snapshots.tree.base_checks import check_looser_checks
 from traceforge.snapshots.tree.build_base import BuildBase, find_build_base, not_in_clone
 from traceforge.snapshots.tree.git_commands import GitUnavailable
 from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
@@ -114,8 +115,22 @@ def check_against_base(
         findings = [
             *_check_tree(objects, base, f"{project}/{SNAPSHOTS_DIR}", stored, loaded, require_signed),
             *find_removed_trees(objects, base, project, starts or [project]),
+            *check_looser_checks(objects, base, project),
         ]
         return BaseCheck(base.line, tuple(sorted(findings)))
+
+
+def check_checks_against_base(project: str, ref: str | None = None) -> BaseCheck:
+    """Compare the check files of a project alone, as `check_against_base` does.
+
+    Raises:
+        NotFound, BaseUnavailable, CannotRead, NotJSON, InvalidFile: as `check_against_base`.
+    """
+    if ref is None and not is_ci():
+        return BaseCheck()
+    with _open_base(project, ref) as (objects, base):
+        findings = check_looser_checks(objects, base, project) if objects is not None and base.commit else ()
+        return BaseCheck(base.line, tuple(findings))
 
 
 def has_tree_of_base(project: str) -> bool:

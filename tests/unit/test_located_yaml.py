@@ -1,11 +1,11 @@
-"""`checks/formats/located_yaml.py`: YAML of a check file, with places and limits."""
+"""`located_yaml.py`: YAML of a check file, with places and limits."""
 
 from __future__ import annotations
 
 import pytest
 
 from traceforge.canon import JSON
-from traceforge.checks.formats.located_yaml import load_located_yaml
+from traceforge.located_yaml import load_located_yaml
 from traceforge.yaml_reader import InvalidYaml, Mark
 
 BOMB = b"a: &a [x, x]\n" + b"".join(
