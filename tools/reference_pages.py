@@ -20,6 +20,7 @@ import traceforge.modelio
 import traceforge.snapshots.tree.replay_context
 from traceforge.capture import inprocess
 from traceforge.checks.assertions import expectation
+from traceforge.checks.runs import python_check
 from traceforge.cli.command_table import TOP
 from traceforge.cli.main import cli
 from traceforge.pytest_plugin import ReplayedCalls
@@ -102,7 +103,11 @@ def _sections() -> list[_Section]:
             "Expect",
             "Say what must hold for a response, in a test. See [check behaviour that may\n"
             "vary](../how-to/check-behaviour.md).",
-            {"traceforge.expect": expectation.expect, "Expectation": expectation.Expectation},
+            {
+                "traceforge.expect": expectation.expect,
+                "Expectation": expectation.Expectation,
+                "traceforge.run_check": python_check.run_check,
+            },
         ),
         _Section(
             "pytest",

@@ -24,7 +24,6 @@ from traceforge.chat.provider_model import RESPONSE_BYTES_MAX
 from traceforge.checks.assertions.evaluation import find_assertion_problems
 from traceforge.checks.formats.assertion_types import ASSERTION_TYPES, AnyAssertion, assertion_tag
 from traceforge.checks.formats.check_types import Check
-from traceforge.located_yaml import load_located_yaml
 from traceforge.cli.command_table import TOP
 from traceforge.cli.main import cli
 from traceforge.cli.ui_command import EDITOR_VARIABLE, UI_TOKEN_VARIABLE
@@ -64,6 +63,7 @@ from traceforge.http.server_limits import (
     STORE_LIMITS,
     UI_LIMITS,
 )
+from traceforge.located_yaml import load_located_yaml
 from traceforge.schemas import NAMES
 from traceforge.ui.event_hub import CLIENTS_MAX
 from traceforge.web.project_calls import MODEL_CALLS_MAX

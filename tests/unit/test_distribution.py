@@ -66,7 +66,7 @@ def test_the_name_stands_in_one_place() -> None:
     spelled = [path.name for path in (PROJECT / "src").rglob("*.py") if DISTRIBUTION in path.read_text("utf-8")]
 
     assert DISTRIBUTION == METADATA["name"]
-    assert [f"{DISTRIBUTION}[context]"] * 2 == own
+    assert [f"{DISTRIBUTION}[checks]", *[f"{DISTRIBUTION}[context]"] * 2] == own
     assert {"traceforge", DISTRIBUTION} == METADATA["scripts"].keys()
     assert traceforge_gate.__name__ == DISTRIBUTION.replace("-", "_")
     assert ["distribution.py"] == spelled

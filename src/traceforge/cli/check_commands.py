@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
+from typing import NamedTuple, NoReturn
 
 import click
 
+from traceforge.canon import JSONObject
+from traceforge.checks.assertions.answer import FailedCall
 from traceforge.checks.assertions.judge_assertions import EvaluationTools
 from traceforge.checks.formats.data_sets import CASES_MAX
 from traceforge.checks.runs.check_plan import CHECKS_DIR, CheckPlan, make_plan
@@ -22,15 +26,16 @@ from traceforge.checks.runs.stored_reports import REPORT_BYTES_MAX, StoredReport
 from traceforge.cli.check_live_command import CONCURRENCY_MAX, confirm_calls
 from traceforge.cli.ci_report_files import write_ci_reports
 from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
+from traceforge.cli.file_watch import watch_files
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import json_option, print_json, print_json_list, refuse_in_ci
 from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
 from traceforge.cli.shared_page import PAGE_MODE
 from traceforge.cli.trace_options import open_store
-from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder
+from traceforge.config import CONFIG_FILE, SNAPSHOTS_DIR, LoadedConfig, current_folder
 from traceforge.context.model_calls import ModelClients
-from traceforge.errors import CannotWrite, NotFound
+from traceforge.errors import CannotWrite, NotFound, TraceForgeError
 from traceforge.files import read_file, write_atomic
 from traceforge.findings import exit_code
 from traceforge.redact.redactor import Redactor
@@ -67,6 +72,9 @@ def check_group() -> None:
               help="Run at most K live checks at a time.")  # fmt: skip
 @click.option("--max-cost", type=click.FloatRange(0, min_open=True), default=None, metavar="X",
               help="Make no further live run once all have cost X, by the prices in the configuration.")  # fmt: skip
+@click.option(
+    "--watch", is_flag=True, help="Run again after each change of a check file, data set, trace or snapshot."
+)
 @click.option("--yes", is_flag=True, help="Skip the question before live runs; required without a terminal.")
 @click.option("--html", metavar="FILE", default="", help="Write the report to FILE as a page.")
 @click.option(
@@ -76,7 +84,8 @@ def check_group() -> None:
 @json_option
 def run(
     files: tuple[str, ...], tags: tuple[str, ...], is_replay: bool, runs: int | None, jobs: int,
-    max_cost: float | None, yes: bool, html: str, base: str | None, junit: str, sarif: str, as_json: bool,
+    max_cost: float | None, watch: bool, yes: bool, html: str, base: str | None, junit: str, sarif: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run the checks in each FILE, or all of .ai-checks.
 
@@ -93,28 +102,95 @@ def run(
     """
     if is_replay and (runs is not None or max_cost is not None):
         raise click.UsageError("--runs and --max-cost are about live runs: add --live.")
+    selection = _Selection(files, tags, base)
+    outputs = _Outputs(html, junit, sarif, as_json)
+    if watch:
+        _watch(selection, outputs, is_replay=is_replay)
     loaded = load_project()
+    limits = None if is_replay else _LiveLimits(runs or 0, jobs, max_cost, yes)
+    report = _run_once(loaded, selection, outputs, limits)
+    raise click.exceptions.Exit(int(report.exit_code))
+
+
+class _Selection(NamedTuple):
+    """Which checks run, and which commit their files are compared with."""
+
+    files: tuple[str, ...]
+    tags: tuple[str, ...]
+    base: str | None
+
+
+class _LiveLimits(NamedTuple):
+    """How often the models are asked. `runs`: 0 for what each check says."""
+
+    runs: int
+    jobs: int
+    max_cost: float | None
+    is_confirmed: bool
+
+
+class _Outputs(NamedTuple):
+    """The reports to write: names of files, "" for none."""
+
+    html: str
+    junit: str
+    sarif: str
+    as_json: bool
+
+
+def _run_once(
+    loaded: LoadedConfig, selection: _Selection, outputs: _Outputs, limits: _LiveLimits | None
+) -> CheckReport:
+    """Run the checks on recorded answers, or with `limits` on new ones, and report them."""
     redactor = Redactor.from_config(loaded.config)
     with open_store() as (store, _):
         recorded = RecordedAnswers(loaded, store)
-        plan = _compare_plan(_load_plan(loaded, files, tags, recorded, store), loaded, base)
-        sys.path.append(loaded.project)  # for functions that checks name; last, so that it replaces no module
-        report = replay_checks(plan, recorded, redactor, show_progress) if is_replay else None
-        requests = {} if is_replay else {planned.id: recorded.find_request(planned.check) for planned in plan.checks}
+        plan = _compare_plan(
+            _load_plan(loaded, selection.files, selection.tags, recorded, store), loaded, selection.base
+        )
+        if loaded.project not in sys.path:  # for functions that checks name; last, so that it replaces no module
+            sys.path.append(loaded.project)
+        report = replay_checks(plan, recorded, redactor, show_progress) if limits is None else None
+        requests = {} if report else {planned.id: recorded.find_request(planned.check) for planned in plan.checks}
     if report is None:
-        print_text(f"{count(len(plan.checks), 'check')} will ask their models", err=True)
-        confirm_calls(yes, [])
-        with closing(ModelClients()) as clients:
-            live = LiveAnswers(loaded, clients, requests, environ=os.environ, runs=runs or 0, max_cost=max_cost)
-            show_asked = partial(show_progress, at_once=True)  # a check may take long: it has many runs
-            report = run_checks_live(plan, live, redactor, jobs, show_asked)
-    _store_report(loaded, report, "replay" if is_replay else "live", redactor)
-    _write_reports(loaded, report, html, junit, sarif)
-    if as_json:
+        assert limits is not None
+        report = _ask_models(loaded, plan, requests, limits)
+    _store_report(loaded, report, "replay" if limits is None else "live", redactor)
+    _write_reports(loaded, report, outputs.html, outputs.junit, outputs.sarif)
+    if outputs.as_json:
         print_json(report.to_json())
     else:
         print_text("\n".join(check_lines(report)))
-    raise click.exceptions.Exit(int(report.exit_code))
+    return report
+
+
+def _ask_models(
+    loaded: LoadedConfig, plan: CheckPlan, requests: Mapping[str, JSONObject | FailedCall], limits: _LiveLimits
+) -> CheckReport:
+    print_text(f"{count(len(plan.checks), 'check')} will ask their models", err=True)
+    confirm_calls(limits.is_confirmed, [])
+    with closing(ModelClients()) as clients:
+        live = LiveAnswers(loaded, clients, requests, environ=os.environ, runs=limits.runs, max_cost=limits.max_cost)
+        redactor = Redactor.from_config(loaded.config)
+        show_asked = partial(show_progress, at_once=True)  # a check may take long: it has many runs
+        return run_checks_live(plan, live, redactor, limits.jobs, show_asked)
+
+
+def _watch(selection: _Selection, outputs: _Outputs, *, is_replay: bool) -> NoReturn:
+    """Run the checks again after each change of a file that they depend on, until Ctrl-C."""
+    if not is_replay or outputs.as_json:
+        raise click.UsageError("--watch repeats runs on recorded answers: pass neither --live nor --json with it.")
+    refuse_in_ci("check run --watch")
+    loaded = load_project()
+    folders = (CHECKS_DIR, SNAPSHOTS_DIR, CONFIG_FILE, loaded.config.traces_dir)
+    paths = [*selection.files, *(os.path.join(loaded.project, name) for name in folders)]
+    for _ in watch_files(lambda: paths):
+        try:
+            _run_once(load_project(), selection, outputs, None)
+        except TraceForgeError as exc:
+            print_text(one_line(f"{exc.code} {exc.message}"), err=True)
+        print_text("waiting for a change; Ctrl-C ends", err=True)
+    raise AssertionError("files are watched for ever")
 
 
 @check_group.command("list")

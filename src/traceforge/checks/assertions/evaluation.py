@@ -34,6 +34,7 @@ from traceforge.checks.assertions.judge_assertions import EvaluationTools, check
 from traceforge.checks.assertions.language_detection import LANGUAGES
 from traceforge.checks.assertions.outcome import Outcome, Verdict
 from traceforge.checks.assertions.python_assertions import check_python
+from traceforge.checks.assertions.semantic_assertions import check_semantic
 from traceforge.checks.assertions.text_assertions import (
     check_contains,
     check_exact,
@@ -69,6 +70,7 @@ from traceforge.checks.formats.assertion_types import (
     PythonAssertion,
     RefusalAssertion,
     RegexAssertion,
+    SemanticAssertion,
     TokenCountAssertion,
     ToolCalledAssertion,
 )
@@ -98,6 +100,8 @@ def evaluate(assertion: AnyAssertion, answer: Answer, tools: EvaluationTools) ->
             return check_json_subset(assertion, answer)
         case FuzzyAssertion():
             return check_fuzzy(assertion, answer)
+        case SemanticAssertion():
+            return check_semantic(assertion, answer)
         case LengthAssertion():
             return check_length(assertion, answer)
         case LatencyAssertion():
@@ -183,10 +187,12 @@ def _find_problems(assertion: AnyAssertion, path: str) -> Iterator[ShapeProblem]
             if assertion.value not in LANGUAGES:
                 yield ShapeProblem(f"{path}.value", f"must be one of {', '.join(LANGUAGES)}")
         case LengthAssertion() | TokenCountAssertion():
-            if assertion.min is UNSET and assertion.max is UNSET:
-                yield ShapeProblem(path, "needs min, max or both")
+            if assertion.max is UNSET and assertion.min in (UNSET, 0):
+                yield ShapeProblem(path, "needs max, or a min of more than 0: else it would hold for every answer")
             elif assertion.min is not UNSET and assertion.max is not UNSET and assertion.min > assertion.max:
                 yield ShapeProblem(f"{path}.min", "must not be more than max")
+        case FuzzyAssertion() | SemanticAssertion() if assertion.at_least == 0:
+            yield ShapeProblem(f"{path}.at_least", "must be more than 0: else it would hold for every answer")
         case AllOfAssertion() | AnyOfAssertion():
             yield from find_assertion_problems(assertion.assertions, f"{path}.assertions")
         case NotAssertion():

@@ -89,6 +89,13 @@ class FuzzyAssertion(AssertionType, tag="fuzzy", frozen=True, kw_only=True):
     ignore_case: bool = False
 
 
+class SemanticAssertion(AssertionType, tag="semantic", frozen=True, kw_only=True):
+    """The text means about what this one means, from 0 (nothing in common) to 1, by a model on this machine."""
+
+    value: NonEmptyText
+    at_least: Share = 0.7
+
+
 class LengthAssertion(AssertionType, tag="length", frozen=True, kw_only=True):
     """The text has so many characters, words or lines."""
 
@@ -200,6 +207,7 @@ AnyAssertion: TypeAlias = (
     | JsonSchemaAssertion
     | JsonSubsetAssertion
     | FuzzyAssertion
+    | SemanticAssertion
     | LengthAssertion
     | LatencyAssertion
     | CostAssertion

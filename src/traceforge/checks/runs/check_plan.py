@@ -112,6 +112,16 @@ def has_check_files(project: str) -> bool:
     return os.path.isdir(folder) and any(_walk(folder))
 
 
+def plan_checks(definitions: Iterable[CheckDefinition], project: str, list_trace_cases: ListTraceCases) -> CheckPlan:
+    """The plan of checks that were read already.
+
+    Raises:
+        InvalidFile, CannotRead: a case or an assertion is invalid, or a data set cannot be read.
+    """
+    checks = [planned for definition in definitions for planned in _expand(definition, project, list_trace_cases)]
+    return CheckPlan(checks, (), len(checks))
+
+
 def _find_files(paths: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Every check file, and whether a person named it."""
     for path in paths:

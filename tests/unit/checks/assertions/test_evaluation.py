@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+import sys
 from typing import Any, cast
 
 import pytest
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.checks.assertions import semantic_assertions
 from traceforge.checks.assertions.answer import Answer, FailedCall, Measures
 from traceforge.checks.assertions.evaluation import evaluate, find_assertion_problems
 from traceforge.checks.assertions.judge_assertions import EvaluationTools, make_judge_request
@@ -15,6 +19,7 @@ from traceforge.checks.assertions.outcome import Outcome, Verdict
 from traceforge.checks.formats.assertion_types import ASSERTION_TYPES, AnyAssertion, JudgeAssertion
 from traceforge.compare.compared_call import ToolCall
 from traceforge.conversion import convert
+from traceforge.errors import MissingExtra
 from traceforge.redact.redactor import Redactor
 from traceforge.shape import find_problems
 
@@ -41,6 +46,12 @@ CASES: list[tuple[Answer, Verdict, dict[str, Any]]] = [
     (PARIS, PASSED, {"type": "not_contains", "value": ["Rome", "paris"]}),
     (PARIS, FAILED, {"type": "not_contains", "value": ["Rome", "paris"], "ignore_case": True}),
     (PARIS, PASSED, {"type": "regex", "pattern": "P[a-z]+s"}),
+    (PARIS, PASSED, {"type": "semantic", "value": "Paris is the capital."}),
+    (PARIS, FAILED, {"type": "semantic", "value": "It rains in Rome."}),
+    (PARIS, PASSED, {"type": "semantic", "value": "It rains in Rome; capital", "at_least": 0.2}),
+    (AGENT, FAILED, {"type": "semantic", "value": "Paris"}),
+    (Answer("word " * 300), UNCHECKED, {"type": "semantic", "value": "Paris"}),
+    (PARIS, UNCHECKED, {"type": "semantic", "value": "word " * 300}),
     (PARIS, FAILED, {"type": "regex", "pattern": "^P[a-z]+s$"}),
     (PARIS, FAILED, {"type": "regex", "pattern": "P[a-z]+s", "whole": True}),
     (PARIS, PASSED, {"type": "regex", "pattern": "paris", "ignore_case": True}),
@@ -151,7 +162,12 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"type": "json_schema", "schema": "x"}, "$[0].schema"),
     ({"type": "json_subset", "value": "x"}, "$[0].value"),
     ({"type": "fuzzy", "value": "x", "at_least": 80}, "$[0].at_least"),
+    ({"type": "fuzzy", "value": "x", "at_least": 0}, "$[0].at_least"),
+    ({"type": "semantic", "value": ""}, "$[0].value"),
+    ({"type": "semantic", "value": "x", "at_least": 0}, "$[0].at_least"),
     ({"type": "length"}, "$[0]"),
+    ({"type": "length", "min": 0}, "$[0]"),
+    ({"type": "token_count", "min": 0}, "$[0]"),
     ({"type": "length", "min": 3, "max": 2}, "$[0].min"),
     ({"type": "latency", "max_ms": -1}, "$[0].max_ms"),
     ({"type": "cost", "max": "1"}, "$[0].max"),
@@ -202,10 +218,37 @@ REPLIES = {
 }
 
 
+class WordEncoder:
+    """Has what the library of the model has: the limit, the tokenizer, and the vectors of texts."""
+
+    max_seq_length = 256
+
+    def tokenizer(self, text: str, *, verbose: bool) -> dict[str, list[str]]:
+        assert not verbose
+        return {"input_ids": text.split()}
+
+    def encode(self, texts: list[str], **_options: Any) -> list[WordVector]:
+        return [WordVector(re.findall(r"\w+", text.lower())) for text in texts]
+
+
+class WordVector(frozenset[str]):
+    """The words of a text; the product of two is their cosine."""
+
+    def __matmul__(self, other: WordVector) -> float:
+        return len(self & other) / math.sqrt(len(self) * len(other))
+
+
 def reply_as_judge(request: JSONObject) -> list[Answer] | FailedCall:
     """The reply of a judge whose name says what it thinks."""
     text = REPLIES.get(str(request["model"]))
     return [Answer(text)] if text else FailedCall("down")
+
+
+@pytest.fixture(autouse=True)
+def _small_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model in place of the one of the extra, which takes a gigabyte: texts are alike if they share words."""
+    semantic_assertions.load_model.cache_clear()
+    monkeypatch.setattr(semantic_assertions, "load_model", lambda: semantic_assertions.LocalModel(WordEncoder()))
 
 
 @pytest.mark.parametrize(("answer", "verdict", "value"), CASES)
@@ -284,3 +327,15 @@ def test_a_query_that_selects_too_much_could_not_be_checked() -> None:
     outcome = judge(answer, {"type": "json_path", "path": "$..*"})
 
     assert (UNCHECKED, "it selects more than 10000 values") == (outcome.verdict, outcome.actual)
+
+
+def test_without_its_model_semantic_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra, so that the run ends with 3 and not with a pass."""
+    monkeypatch.undo()
+    semantic_assertions.load_model.cache_clear()
+    monkeypatch.setitem(sys.modules, semantic_assertions.MODEL_PACKAGE, None)
+
+    with pytest.raises(MissingExtra) as caught:
+        judge(PARIS, {"type": "semantic", "value": "Paris"})
+
+    assert "[semantic]" in caught.value.hint
