@@ -26,6 +26,7 @@ NODE_BYTES = 128  # A node counts with its text and what Python needs to hold it
 
 # The parser compares each tag directive with all others before it returns an event, which takes hours for many.
 _DIRECTIVE = re.compile("(?:\\A\ufeff?|[\n\r\x85\u2028\u2029])%(?!YAML )")
+_NOT_ALLOWED = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Mark(NamedTuple):
@@ -119,6 +120,9 @@ class YamlBuilder:
         except (yaml.YAMLError, ValueError) as exc:
             if isinstance(exc, InvalidYaml):
                 raise
+            if match := _NOT_ALLOWED.search(text):
+                problem = f"the character U+{ord(match[0]):04X}, which YAML does not allow"
+                raise InvalidYaml(problem, _mark_of(text, match.start())) from None
             mark = getattr(exc, "problem_mark", None)
             problem = getattr(exc, "problem", None) or type(exc).__name__
             raise InvalidYaml(problem, read_mark(mark) if mark is not None else None) from None
@@ -185,3 +189,8 @@ def read_mark(mark: Any) -> Mark:  # noqa: ANN401 (a mark of PyYAML, which count
 def invalid_yaml(problem: str, event: Any) -> InvalidYaml:  # noqa: ANN401
     """The error for what begins with an event."""
     return InvalidYaml(problem, read_mark(event.start_mark))
+
+
+def _mark_of(text: str, position: int) -> Mark:
+    line_start = text.rfind("\n", 0, position) + 1
+    return Mark(text.count("\n", 0, position) + 1, position - line_start + 1)

@@ -95,13 +95,30 @@ def test_a_request_is_checked_on_each_of_its_recorded_answers(project: Path) -> 
     write_check(project, f"request: {request % ''}")
     write_check(project, f"request: {request % ', temperature: 1'}", "b")
 
+    write_check(project, f"request: {request % ', max_tokens: 64'}\nruns: 2", "c")
+
     report = read_json(run(project, "--json"))
 
     verdicts = [[(entry["reference"], entry["verdict"]) for entry in check["runs"]] for check in report["checks"]]
     assert [
         [(trace_id(5), "failed"), (trace_id(4), "passed"), (trace_id(3), "unchecked"), (trace_id(1), "passed")],
         [(trace_id(5), "failed")],
+        [(trace_id(5), "failed"), (trace_id(4), "passed")],
     ] == verdicts
+
+
+def test_a_recorded_call_that_failed_at_the_provider_is_no_run(project: Path) -> None:
+    """Clients try again by themselves; the report has the failed call all the same."""
+    request = "request: {model: gpt-4.1-mini, messages: [{role: user, content: What is the capital of France?}]}"
+    write_check(project, f"{request}\nruns: 1")
+
+    report = read_json(run(project, "--json"))
+
+    (check,) = report["checks"]
+    assert "passed" == check["outcome"]
+    assert [(trace_id(3), "unchecked"), (trace_id(1), "passed")] == [
+        (entry["reference"], entry["verdict"]) for entry in check["runs"]
+    ]
 
 
 def test_a_session_is_checked_as_one_answer(project: Path) -> None:

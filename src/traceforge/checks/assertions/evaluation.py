@@ -12,7 +12,7 @@ from typing import assert_never
 import re2
 from msgspec import UNSET
 
-from traceforge.canon import canonical_bytes
+from traceforge.canon import canonical_bytes, json_path
 from traceforge.checks.assertions.answer import Answer
 from traceforge.checks.assertions.answer_assertions import (
     check_cost,
@@ -30,10 +30,11 @@ from traceforge.checks.assertions.json_assertions import (
     compile_json_path,
     compile_schema,
 )
-from traceforge.checks.assertions.judge_assertions import EvaluationTools, check_judge
+from traceforge.checks.assertions.judge_assertions import JUDGE_FIELDS, EvaluationTools, check_judge
 from traceforge.checks.assertions.language_detection import LANGUAGES
 from traceforge.checks.assertions.outcome import Outcome, Verdict
 from traceforge.checks.assertions.python_assertions import check_python
+from traceforge.checks.assertions.schema_keywords import find_misspelt_keywords
 from traceforge.checks.assertions.semantic_assertions import check_semantic
 from traceforge.checks.assertions.text_assertions import (
     check_contains,
@@ -75,6 +76,9 @@ from traceforge.checks.formats.assertion_types import (
     ToolCalledAssertion,
 )
 from traceforge.shape import ShapeProblem
+
+# An expression that matches all of each of them matches any text.
+_ANY_TEXTS = ("", "{", "Refund: 5 €\n\n- \u4e2d\u6587\t1", " \r\n", "e" * 500)
 
 
 def evaluate(assertion: AnyAssertion, answer: Answer, tools: EvaluationTools) -> Outcome:
@@ -183,6 +187,9 @@ def _find_problems(assertion: AnyAssertion, path: str) -> Iterator[ShapeProblem]
                 yield from _find_schema_problem(assertion.schema, f"{path}.schema")
             if assertion.exact and assertion.arguments is UNSET:
                 yield ShapeProblem(f"{path}.exact", "needs arguments")
+        case JudgeAssertion():
+            for name in sorted(JUDGE_FIELDS & {*assertion.parameters}):
+                yield ShapeProblem(json_path(f"{path}.parameters", name), "is not a parameter: the check pins it")
         case LanguageAssertion():
             if assertion.value not in LANGUAGES:
                 yield ShapeProblem(f"{path}.value", f"must be one of {', '.join(LANGUAGES)}")
@@ -201,13 +208,15 @@ def _find_problems(assertion: AnyAssertion, path: str) -> Iterator[ShapeProblem]
 
 def _find_expression_problem(assertion: RegexAssertion, path: str) -> Iterator[ShapeProblem]:
     try:
-        matches_nothing = compile_expression(assertion).search("") is not None
+        expression = compile_expression(assertion)
     except re2.error as exc:
         reason = exc.args[0] if exc.args else "not an expression"
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
         yield ShapeProblem(path, f"is not a google-re2 expression: {text}")
         return
-    if matches_nothing and not assertion.whole:
+    if assertion.whole and all(expression.fullmatch(text) for text in _ANY_TEXTS):
+        yield ShapeProblem(path, "matches any text, so it would hold for every answer")
+    elif not assertion.whole and expression.search(""):
         yield ShapeProblem(path, "matches the empty text, so it would hold for every answer")
 
 
@@ -219,6 +228,7 @@ def _find_query_problem(assertion: JsonPathAssertion, path: str) -> Iterator[Sha
 
 
 def _find_schema_problem(schema: object, path: str) -> Iterator[ShapeProblem]:
+    yield from find_misspelt_keywords(schema, path)
     try:
         compile_schema(canonical_bytes(schema))  # type: ignore[arg-type]
     except ValueError as exc:

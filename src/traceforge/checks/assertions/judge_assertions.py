@@ -27,6 +27,8 @@ _INSTRUCTIONS = (
     'Reply with one JSON object and nothing else: {"pass": true or false, "reason": "one sentence"}'
 )
 
+JUDGE_FIELDS = frozenset({"provider", "model", "messages", "prompt"})  # of the request; no parameter replaces them
+
 AskModel = Callable[[JSONObject], Sequence[Answer] | FailedCall]
 
 

@@ -76,4 +76,13 @@ def load_model() -> LocalModel:
     except ImportError:
         message = "the assertion semantic cannot run here: its model is not installed"
         raise MissingExtra(message, "semantic") from None
-    return LocalModel(library.SentenceTransformer(str(folder), device="cpu", local_files_only=True))
+    bars = import_module(
+        "transformers.utils.logging"
+    )  # It paints a bar on standard error while it reads the weights.
+    was_enabled = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        return LocalModel(library.SentenceTransformer(str(folder), device="cpu", local_files_only=True))
+    finally:
+        if was_enabled:
+            bars.enable_progress_bar()

@@ -22,7 +22,7 @@ from traceforge.checks.formats.check_types import (
     CheckTemplate,
     find_check_problems,
 )
-from traceforge.checks.formats.variables import fill_variables, find_unknown_variables
+from traceforge.checks.formats.variables import fill_variables, find_unknown_variables, find_variables
 from traceforge.conversion import convert
 from traceforge.errors import InvalidFile
 from traceforge.findings import PARSE, Finding, nearest_name
@@ -72,6 +72,11 @@ class CheckDefinition(NamedTuple):
         if cases is None or isinstance(cases, list):
             return cast("list[JSONObject] | None", cases)
         return convert(cases, CaseTraces) if "traces" in cast("JSONObject", cases) else convert(cases, CaseFile)
+
+    @property
+    def cases_mark(self) -> Mark:
+        """The line and column at which its data set is named."""
+        return self.source.find_mark(json_path(self.path, "cases"))
 
     def find_assertion_mark(self, index: int) -> Mark:
         """The line and column at which an assertion begins."""
@@ -144,12 +149,20 @@ def _find_file_problems(value: JSONObject) -> list[ShapeProblem]:
 
 def _find_problems_of_definition(value: JSON, path: str) -> list[ShapeProblem]:
     is_template = isinstance(value, dict) and "cases" in value
-    problems = _find_problems_of_template(value) if is_template else _find_problems_of_check(value)
+    problems = _find_problems_of_template(value) if is_template else _find_problems_without_cases(value)
     return [ShapeProblem(path + problem.path[1:], problem.message) for problem in problems]
 
 
 def _find_problems_of_check(value: JSON) -> list[ShapeProblem]:
     return find_problems(value, Check) or find_check_problems(convert(value, Check))
+
+
+def _find_problems_without_cases(value: JSON) -> list[ShapeProblem]:
+    """The answer that is looked for may have double braces; an assertion with them was meant to be filled."""
+    problems = _find_problems_of_check(value)
+    if not problems and isinstance(value, dict):
+        problems = list(find_variables(value["assertions"], "$.assertions"))
+    return problems
 
 
 def _find_problems_of_template(value: JSON) -> list[ShapeProblem]:

@@ -19,7 +19,9 @@ TIMEOUT_MAX_S = 3600
 MARGIN = 0.1
 SOURCES = ("trace_id", "session", "snapshot", "request")
 
-CheckName = Annotated[str, Meta(min_length=1, max_length=200)]
+CheckName = Annotated[
+    str, Meta(min_length=1, max_length=200, pattern=r"\S", description="a text with more than white space")
+]
 PassRate = Annotated[float, Meta(ge=0, le=1)]
 RunCount = Annotated[float, Meta(ge=1, le=RUNS_MAX, multiple_of=1)]
 

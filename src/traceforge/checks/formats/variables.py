@@ -17,7 +17,10 @@ from traceforge.shape import ShapeProblem
 from traceforge.wire.unified import json_text
 
 _VALUE_CHARACTERS = 64  # What each value counts beside its text: what it takes in memory.
-_VARIABLE = re.compile(r"\{\{[ \t]*([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*\}\}")
+# A name is that of a column or a member: letters of any script, digits, and spaces inside of it.
+_VARIABLE = re.compile(r"\{\{[ \t]*(\w(?:[\w .-]*[\w-])?)[ \t]*\}\}")
+
+_NO_CASES = r"a variable, and the check has no cases; for the text itself: {type: regex, pattern: '\{\{name\}\}'}"
 
 
 def fill_variables(value: JSON, variables: Mapping[str, JSON]) -> JSON:
@@ -47,9 +50,11 @@ def measure_filled(value: JSON, variables: Mapping[str, JSON]) -> int:
 
 
 def find_unknown_variables(value: JSON, variables: Mapping[str, JSON], path: str = "$") -> Iterator[ShapeProblem]:
-    """A problem for every variable that has no value."""
+    """A problem for every variable that has no value, or that stands in a key, where none is filled."""
     if isinstance(value, dict):
         for key, member in value.items():
+            if _VARIABLE.search(key):
+                yield ShapeProblem(json_path(path, key), "a variable in a key, where none is filled")
             yield from find_unknown_variables(member, variables, json_path(path, key))
     elif isinstance(value, list):
         for place, item in enumerate(value):
@@ -59,6 +64,12 @@ def find_unknown_variables(value: JSON, variables: Mapping[str, JSON], path: str
             if name not in variables:
                 listed = ", ".join(sorted(variables)) or "none"
                 yield ShapeProblem(path, f"the case has no variable {name}; it has: {listed}")
+
+
+def find_variables(value: JSON, path: str = "$") -> Iterator[ShapeProblem]:
+    """A problem for every variable in a check that has no cases, so that nothing would ever fill it."""
+    for problem in find_unknown_variables(value, {}, path):
+        yield ShapeProblem(problem.path, _NO_CASES)
 
 
 def _fill_text(text: str, variables: Mapping[str, JSON]) -> JSON:

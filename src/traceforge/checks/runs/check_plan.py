@@ -132,13 +132,15 @@ def _find_files(paths: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _walk(folder: str) -> Iterator[str]:
-    """The check files of a folder and all below it. Without recursion: a checkout chooses how deep folders lie."""
+    """The check files of a folder and all below it, and links to folders: whoever reads them reports that no link is
+    followed. Without recursion: a checkout chooses how deep folders lie.
+    """
     pending = list_folder(folder)[::-1]
     while pending:
         entry = pending.pop()
         if entry.is_dir(follow_symlinks=False):
             pending += list_folder(entry.path)[::-1]
-        elif entry.name.lower().endswith(SUFFIXES):
+        elif entry.name.lower().endswith(SUFFIXES) or (entry.is_symlink() and entry.is_dir()):
             yield entry.path
 
 
@@ -176,7 +178,14 @@ def _read_rows(
         raise InvalidFile(
             (_finding(definition, f"the data set of {definition.name!r} is outside of the project", _OUTSIDE_HINT),)
         )
-    return read_cases(read_file(path, follow_links=False, bytes_max=DATA_BYTES_MAX), path)
+    try:
+        data = read_file(path, follow_links=False, bytes_max=DATA_BYTES_MAX)
+    except CannotRead as exc:
+        finding = exc.finding(definition.file)
+        place = definition.cases_mark.text
+        message = f"the data set {cases.file} cannot be read: {finding.message}"
+        raise InvalidFile((finding._replace(path=place, message=message),)) from None
+    return read_cases(data, path)
 
 
 def _plan(definition: CheckDefinition, variables: Mapping[str, JSON] | None, case: str) -> PlannedCheck:
@@ -188,4 +197,4 @@ def _plan(definition: CheckDefinition, variables: Mapping[str, JSON] | None, cas
 
 
 def _finding(definition: CheckDefinition, message: str, hint: str) -> Finding:
-    return Finding(definition.file, definition.mark.text, CASES_RULE, message, hint)
+    return Finding(definition.file, definition.cases_mark.text, CASES_RULE, message, hint)

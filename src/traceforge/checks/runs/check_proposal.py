@@ -19,6 +19,7 @@ from traceforge.checks.assertions.evaluation import evaluate
 from traceforge.checks.assertions.judge_assertions import EvaluationTools
 from traceforge.checks.assertions.language_detection import detect_language
 from traceforge.checks.formats.assertion_types import AnyAssertion
+from traceforge.checks.formats.variables import find_variables
 from traceforge.checks.runs.check_plan import CHECKS_DIR
 from traceforge.checks.runs.recorded_answers import AnsweredRun
 from traceforge.conversion import convert
@@ -102,6 +103,8 @@ def _suggest(answer: Answer) -> Iterator[JSONObject]:
     yield {"type": "no_refusal"}
     yield {"type": "no_pii"}
     for call in answer.tool_calls:
+        if any(find_variables(cast("JSON", [call.name, call.arguments]))):
+            continue  # A check file cannot say them: they would be filled.
         yield {"type": "tool_called", "tool": call.name}
         if isinstance(call.arguments, dict) and call.arguments:
             yield {"type": "tool_called", "tool": call.name, "arguments": call.arguments}

@@ -55,7 +55,7 @@ def replay_check(planned: PlannedCheck, recorded: RecordedAnswers, redactor: Red
     if not runs:
         return CheckResult(planned, CheckOutcome.UNCHECKED, reason=NO_ANSWER_REASON)
     tools = EvaluationTools(redactor, recorded.find_reply)
-    return judge_runs(planned, (evaluate_run(planned, run, tools) for run in runs))
+    return judge_runs(planned, (evaluate_run(planned, run, tools) for run in runs), is_recorded=True)
 
 
 def run_checks_live(

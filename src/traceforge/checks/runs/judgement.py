@@ -18,7 +18,7 @@ from traceforge.checks.runs.check_plan import PlannedCheck
 from traceforge.checks.runs.check_results import CheckOutcome, CheckResult, PassRate, RunResult
 from traceforge.statistics.pass_rate import RUNS_MAX, PassRateState, PassRateTest, PassRateVerdict
 
-UNANSWERED_MAX = 3  # calls in a row without an answer, after which a check gives up
+UNANSWERED_MAX = 3  # live calls in a row without an answer, after which a check gives up
 
 
 def runs_limit(check: Check) -> int:
@@ -28,16 +28,23 @@ def runs_limit(check: Check) -> int:
     return 1 if check.pass_rate is UNSET else _runs_advised(make_pass_rate_test(check))
 
 
-def judge_runs(planned: PlannedCheck, runs: Iterator[RunResult], runs_max: int = 0) -> CheckResult:
-    """Take runs until the check is decided; `runs_max` is the cap of a pass rate, if not that of the check."""
+def judge_runs(
+    planned: PlannedCheck, runs: Iterator[RunResult], runs_max: int = 0, *, is_recorded: bool = False
+) -> CheckResult:
+    """Take runs until the check is decided; `runs_max` is the cap of a pass rate, if not that of the check.
+
+    Of recorded calls, one that failed at the provider is no run: its client has tried it again, or given up.
+    """
     if planned.check.pass_rate is UNSET:
-        return _judge_every_run(planned, list(runs))
-    return _judge_pass_rate(planned, runs, runs_max or runs_limit(planned.check))
+        return _judge_every_run(planned, list(runs), is_recorded=is_recorded)
+    unanswered_max = RUNS_MAX if is_recorded else UNANSWERED_MAX
+    return _judge_pass_rate(planned, runs, runs_max or runs_limit(planned.check), unanswered_max)
 
 
-def _judge_every_run(planned: PlannedCheck, runs: Sequence[RunResult]) -> CheckResult:
+def _judge_every_run(planned: PlannedCheck, runs: Sequence[RunResult], *, is_recorded: bool) -> CheckResult:
     """The result of a check that must hold in every run."""
-    verdicts = [run.verdict for run in runs]
+    answered = [run for run in runs if not run.error]
+    verdicts = [run.verdict for run in (answered or runs if is_recorded else runs)]
     if Verdict.FAILED in verdicts:
         return CheckResult(planned, CheckOutcome.FAILED, runs)
     if Verdict.UNCHECKED in verdicts or not runs:
@@ -45,7 +52,9 @@ def _judge_every_run(planned: PlannedCheck, runs: Sequence[RunResult]) -> CheckR
     return CheckResult(planned, CheckOutcome.PASSED, runs)
 
 
-def _judge_pass_rate(planned: PlannedCheck, runs: Iterator[RunResult], runs_max: int) -> CheckResult:
+def _judge_pass_rate(
+    planned: PlannedCheck, runs: Iterator[RunResult], runs_max: int, unanswered_max: int
+) -> CheckResult:
     test = make_pass_rate_test(planned.check, runs_max)
     state, results, unanswered = test.start(), list[RunResult](), 0
     for run in runs:
@@ -53,7 +62,7 @@ def _judge_pass_rate(planned: PlannedCheck, runs: Iterator[RunResult], runs_max:
         unanswered = unanswered + 1 if run.verdict is Verdict.UNCHECKED else 0
         if run.verdict is not Verdict.UNCHECKED:
             state = state.add(run.verdict is Verdict.PASSED)
-        if state.verdict is not PassRateVerdict.RUNNING or unanswered >= UNANSWERED_MAX:
+        if state.verdict is not PassRateVerdict.RUNNING or unanswered >= unanswered_max:
             break
     rate = PassRate(state.passed, state.runs, state.interval.low, state.interval.high)
     decided = {PassRateVerdict.PASSED: CheckOutcome.PASSED, PassRateVerdict.FAILED: CheckOutcome.FAILED}

@@ -70,9 +70,17 @@ class RecordedAnswers:
         if check.snapshot is not UNSET:
             return [self._read_snapshot(self._find_snapshot(check))]
         assert check.request is not UNSET
-        limit = None if check.runs is UNSET else int(check.runs)
-        rows = list(self._find_rows(check.request))
-        return [self._read_trace(row) for row in rows[:limit]]
+        return list(self._find_request_runs(check.request, None if check.runs is UNSET else int(check.runs)))
+
+    def _find_request_runs(self, request: JSONObject, answers_max: int | None) -> Iterator[AnsweredRun]:
+        """The calls of a request, up to so many answers. One that failed at the provider is no run."""
+        answered = 0
+        for row in self._find_rows(request):
+            run = self._read_trace(row)
+            yield run
+            answered += not isinstance(run.answers, FailedCall)
+            if answered == answers_max:
+                return
 
     def find_request(self, check: Check) -> JSONObject | FailedCall:
         """The request to send for a live run: that of the check, or of the trace or snapshot that it names."""

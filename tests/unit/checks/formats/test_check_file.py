@@ -56,6 +56,9 @@ def test_a_file_holds_one_check_or_several() -> None:
         (GOOD.replace("value: x", "valu: x"), "line 4 column 5", "assertions[0].value required field", ""),
         (GOOD.replace("contains", "contans"), "line 4 column 6", "assertions[0].type must be", "contains?"),
         (GOOD.replace("type: contains, ", ""), "line 4 column 5", "assertions[0].type required field type", ""),
+        (GOOD.replace("name: a", 'name: " \\t"'), "line 1 column 1", "name must be a text with more than white", ""),
+        (GOOD.replace("value: x", 'value: "{{x}}"'), "line 4 column 22", "assertions[0].value a variable, and", ""),
+        (GOOD + "tags: [\0]", "line 5 column 8", "the character U+0000, which YAML does not allow", ""),
         (GOOD + "tag: [x]\n", "line 5 column 1", "tag unknown field", "Did you mean tags?"),
         (GOOD + "runs: 0\n", "line 5 column 1", "runs must be at least 1, got 0", ""),
         (GOOD + "timeout: 0\n", "line 5 column 1", "timeout must be more than 0", ""),
@@ -114,8 +117,27 @@ def test_a_variable_without_a_value_is_a_mistake() -> None:
     )
 
 
-def test_without_cases_braces_are_text() -> None:
-    """A check of an answer that is a template."""
-    check = make_first_check(GOOD.replace("value: x", 'value: "{{y}}"'))
+@pytest.mark.parametrize("name", ["Größe", "order number", "2nd", "user.e-mail"])
+def test_the_name_of_a_column_is_that_of_a_variable(name: str) -> None:
+    """A table has any heads. A variable that is not recognised would be a text that no answer contains."""
+    text = GOOD.replace("type: contains, value: x", f'type: not_contains, value: "{{{{ {name} }}}}"')
 
-    assert "{{y}}" == getattr(check.assertions[0], "value", "")
+    check = make_first_check(text + f"cases: [{{{name}: y}}]\n")
+
+    assert "y" == getattr(check.assertions[0], "value", "")
+
+
+def test_a_variable_in_a_key_is_a_mistake() -> None:
+    """None is filled there, so that the key would be one that no call has."""
+    text = GOOD.replace("{type: contains, value: x}", '{type: tool_called, tool: f, arguments: {"{{x}}": 1}}')
+
+    ((place, message, _),) = read_problems(text + "cases: [{x: 1}]\n")
+
+    assert ("line 4 column 46", True) == (place, "a variable in a key, where none is filled" in message)
+
+
+def test_without_cases_the_braces_of_a_request_are_text() -> None:
+    """A prompt may be a template of the application; a request that nobody sent is found by no check."""
+    check = make_first_check(GOOD.replace('trace_id: "12345678"', 'request: {model: m, prompt: "{{x}}"}'))
+
+    assert {"model": "m", "prompt": "{{x}}"} == check.request

@@ -63,6 +63,26 @@ def test_a_file_that_cannot_be_read_is_a_finding_and_the_others_run(project: Pat
     ]
 
 
+def test_a_link_to_a_folder_is_a_finding(project: Path) -> None:
+    """Whoever puts shared checks there would take them for checks that run."""
+    write(project / ".ai-checks" / "a.yaml", CHECK.format("a"))
+    os.symlink("..", project / ".ai-checks" / "shared")
+
+    ((file, _, rule, *_),) = plan(project).findings
+
+    assert (".ai-checks/shared", "IO") == (file, rule)
+
+
+def test_a_data_set_that_is_missing_has_a_name_and_a_place(project: Path) -> None:
+    """The line of the check that names it."""
+    write(project / ".ai-checks" / "a.yaml", CHECK.format("a") + "cases: {file: none.csv}\n")
+
+    ((file, place, rule, message, _),) = plan(project).findings
+
+    assert (".ai-checks/a.yaml", "line 4 column 1", "IO") == (file, place, rule)
+    assert "the data set none.csv cannot be read: no such file or folder" == message
+
+
 def test_a_tag_selects_checks(project: Path) -> None:
     """Any of several tags; the total counts the others too."""
     for name, tags in (("a", "[x]"), ("b", "[y, z]"), ("c", "[]")):
@@ -91,7 +111,7 @@ def test_each_case_is_a_check(project: Path) -> None:
 @pytest.mark.parametrize(
     ("cases", "message"),
     [
-        ("{file: missing.csv}", "no such file or folder"),
+        ("{file: missing.csv}", "the data set missing.csv cannot be read: no such file or folder"),
         ("{file: ../../outside.csv}", "the data set of 'a' is outside of the project"),
         ("{file: /etc/passwd}", "the data set of 'a' is outside of the project"),
         ("{file: link.csv}", "the data set of 'a' is outside of the project"),
