@@ -16,7 +16,7 @@ from support.trace_project import make_trace_project
 from support.ui_servers import TOKEN, RunningUi, run_ui
 from traceforge.traces.trace_index import TraceIndex
 from traceforge.ui.event_hub import CLIENTS_MAX
-from traceforge.ui.page_context import Action, PageRoute
+from traceforge.ui.page_context import PageRoute
 from traceforge.ui.ui_access import SECURITY_HEADERS
 from traceforge.ui.ui_server import AREAS
 
@@ -39,7 +39,6 @@ def listed(page: str) -> list[int]:
 
 
 PAGES = [page.path for area in AREAS for page in area.pages if isinstance(page, PageRoute)]
-ACTIONS = [page.path for area in AREAS for page in area.pages if isinstance(page, Action)]
 
 
 def fill(path: str) -> str:

@@ -136,9 +136,10 @@ def make_visible(value: object) -> object:
 
 def code_words(text: str) -> Markup:
     """A text of ours, in which names stand between backticks, with these as code."""
+    text = str(make_visible(text))
     pieces = text.split("`")
     if len(pieces) % 2 == 0:
-        return escape(make_visible(text))
+        return escape(text)
     marked = (f"<code>{escape(piece)}</code>" if place % 2 else escape(piece) for place, piece in enumerate(pieces))
     return Markup("".join(marked))  # noqa: S704 (escaped)
 
