@@ -28,6 +28,7 @@ BENCHMARKS = (
     "playback",
     "gate",
     "plugin",
+    "checks",
     "context",
     "chat",
     "ui",
