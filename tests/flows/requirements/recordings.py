@@ -46,6 +46,8 @@ def _recording_rows() -> Iterator[Requirement]:
          "MI6 $.interactions[0].prompt_hash"),
         ("MI7: a response hash has its format", (*first, "response_hash"), "abc",
          "MI7 $.interactions[0].response_hash"),
+        ("MI7: the content is a string", (*first, "response_content"), None,
+         "MI7 $.interactions[0].response_content"),
         ("MI7: a response hash is that of the content", (*first, "response_content"), "Rome.",
          "MI7 $.interactions[0].response_hash"),
         ("MI8: prompt hash and index are unique", ("interactions",), [_interaction(0), _interaction(0)],
@@ -60,9 +62,11 @@ def _recording_rows() -> Iterator[Requirement]:
         yield Requirement("003", "5. Invariants", text, case)
     twice = [_interaction(0), {**_interaction(1), "prompt_hash": digest_text("prompt 0")}]
     ephemeral = {"created_at_utc": "2026-01-05T00:00:00Z", "stats": {"total_interactions": 2}}
+    measured = [_interaction(0, tokens_input=5, tokens_output=7, latency_ms=9), _interaction(1)]
     valid: list[tuple[str, str, dict[str, Any]]] = [
         ("3.1 Required Fields", "a session of the required fields is valid", {}),
         ("3.2 Optional Fields", "times and statistics are optional", ephemeral),
+        ("3.3 Interaction Structure", "tokens and latency are optional", {"interactions": measured}),
         ("3.5 Mode Values", "a session may be for replay", {"mode": "replay"}),
         ("5. Invariants", "MI4: there may be no interaction", {"interactions": []}),
         ("5. Invariants", "MI8: the same prompt may be asked twice", {"interactions": twice}),

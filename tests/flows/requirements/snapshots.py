@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from flows.requirements.requirement import Requirement, SnapshotCase
 from support.command import traceforge
 from support.format_examples import SPECIFIED_DOCUMENT, with_hashes
 from support.json_places import Place, json_path_of, remove_at, replace_at
+from support.model_servers import ModelServer, Reply, serve_in_thread
 
 SNAPSHOT = SPECIFIED_DOCUMENT
 HASHED = with_hashes(copy.deepcopy(SNAPSHOT))
@@ -229,6 +231,41 @@ def _check_approved_calls(product: Product) -> None:
     assert "GREEN" in ran.err
 
 
+class VaryingServer(ModelServer):
+    """A model that never says the same again."""
+
+    def reply(self, path: str, query: str, data: bytes) -> Reply:
+        self.salt += "x"
+        return super().reply(path, query, data)
+
+
+def _check_variance(product: Product) -> None:
+    (approved,) = [
+        record for record in product.snapshots
+        if record["request"]["model"] == "gpt-x" and not record["request"].get("stream")
+    ]  # fmt: skip
+    with serve_in_thread(VaryingServer()) as server:
+        target = ("--target", f"openai={server.url}")
+        ran = product.run(
+            product.recorded, "check-live", "--yes", "--runs", "10", *target, approved["id"], code=1,
+            OPENAI_API_KEY="k",
+        )  # fmt: skip
+    assert re.search(
+        r"❌ Non-deterministic behavior detected\n   \d+/10 runs produced different outputs\n   → CI fails",
+        ran.err + ran.out,
+    )
+
+
+def _check_unique_ids(product: Product) -> None:
+    folder = product.project("twice")
+    for provider in ("openai", "anthropic"):
+        path = folder / ".ai-snapshots" / provider / "abc123def456.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(HASHED))
+    findings = json.loads(product.run(folder, "snapshot", "verify", "--json", code=1).out)["findings"]
+    assert "SN5" in {finding["rule"] for finding in findings}
+
+
 SNAPSHOT_REQUIREMENTS: list[Requirement] = [
     Requirement("000", "Complete Snapshot Structure", "the whole structure is valid", SnapshotCase(SNAPSHOT)),
     *_snapshot_rows(),
@@ -273,6 +310,8 @@ SNAPSHOT_REQUIREMENTS: list[Requirement] = [
     Requirement("000", "Determinism Requirements",
                 "a temperature, or no seed, is refused by a strict project, else gated on the prompt (decision 4)",
                 _check_strict_determinism),
+    Requirement("000", "Detection", "runs of a prompt that differ fail the build", _check_variance, is_slow=True),
+    Requirement("000", "Snapshot Record Fields", "an id is unique", _check_unique_ids),
     Requirement("000", "Backward Compatibility", "no default fills in a missing field",
                 SnapshotCase(remove_at(SNAPSHOT, (*REQUEST, "temperature")),
                              "SN1 $.snapshots[0].request.temperature")),
