@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 from support.stored_traces import TRACES, call, store_calls, time_ago, trace_id
 from support.trace_project import make_trace_project
 from support.ui_servers import TOKEN, RunningUi, run_ui
+from traceforge.traces.trace_follower import TraceChanges
 from traceforge.traces.trace_index import TraceIndex
+from traceforge.traces.trace_store import TraceStore
 from traceforge.ui.event_hub import CLIENTS_MAX
 from traceforge.ui.page_context import PageRoute
 from traceforge.ui.ui_access import SECURITY_HEADERS
@@ -169,14 +172,24 @@ def test_a_text_that_hides_or_reorders_others_is_shown_as_what_it_is(project: Pa
     assert not set("\u202e\u200b") & set(page)
 
 
-def test_new_calls_are_announced_until_the_client_leaves(project: Path, ui: RunningUi) -> None:
+def test_new_calls_are_announced_until_the_client_leaves(
+    project: Path, ui: RunningUi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The event names its kind and holds nothing of the call; then nobody looks for changes any more."""
     hub = ui.server.application.context.events
+    find, has_looked = TraceChanges.find, threading.Event()
+
+    def find_and_tell(changes: TraceChanges, store: TraceStore) -> bool:
+        is_changed = find(changes, store)
+        has_looked.set()
+        return is_changed
+
+    monkeypatch.setattr(TraceChanges, "find", find_and_tell)
     with ui.http.stream("GET", "/events") as response:
         lines = response.iter_lines()
         assert "text/event-stream; charset=utf-8" == response.headers["content-type"]
         assert "retry: 2000" == next(lines)
-        time.sleep(1)  # The first look is over.
+        assert has_looked.wait(20)  # What is new is what comes after the first look.
         store_calls(project, call(30, "a secret prompt", at=time_ago(seconds=1)))
         received = [line for line in (next(lines) for _ in range(3)) if line]
         assert 1 == hub.client_count
