@@ -25,6 +25,7 @@ QUIET = {
     "redact": ("redact", "check", "a.json"),
     "schema": ("schema", "trace"),
     "help": ("help", "run"),
+    "completion": ("completion", "bash"),
 }
 
 

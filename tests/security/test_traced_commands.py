@@ -46,6 +46,38 @@ interactions:
       "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}'}}
 version: 1
 """
+# As vcrpy: the methods that the audit observes.
+RECORDER = """
+class Request:
+    method, uri, headers = "POST", "https://api.openai.com/v1/chat/completions", {}
+    body = '{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}'
+
+def requests_match(sent, recorded, match_on):
+    return sent.uri == recorded.uri
+
+class Cassette:
+    write_protected = True
+    def __init__(self, path):
+        self._path, self.data = path, []
+    def _load(self):
+        with open(self._path) as file:
+            self.data = [(Request(), file.read())]
+    def _responses(self, request):
+        for place, (recorded, response) in enumerate(self.data):
+            if requests_match(request, recorded, ()):
+                yield place, response
+    def can_play_response_for(self, request):
+        return bool([*self._responses(request)])
+    def play_response(self, request):
+        for _, response in self._responses(request):
+            return response
+"""
+SUITE = """
+from vcr.cassette import Cassette, Request
+cassette = Cassette("cassette.yaml")
+cassette._load()
+assert cassette.can_play_response_for(Request()) and "Hello" in cassette.play_response(Request())
+"""
 RUN = {
     "run_schema_version": "1.0.0", "run_id": "run-1", "started_at": "2026-01-05T00:00:00Z",
     "completed_at": "2026-01-05T00:00:01Z", "kernel_version": "0.3.10", "policy": {"a": 1}, "intent": "x",
@@ -89,13 +121,16 @@ class Project:
         """The model's port."""
         return int(self.model.url.rpartition(":")[2])
 
-    def run(self, *words: str) -> Traced:
-        """Run a command to its end."""
+    def run(self, *words: str, codes: tuple[int, ...] = (0,)) -> Traced:
+        """Run a command to its end; these exit codes are expected."""
         ran = subprocess.run(
             [*self.strace, COMMAND, *words], cwd=self.folder, env=self.environ, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
-        assert 0 == ran.returncode or words == ("diff",), (words, ran)  # 1 says that there is something to approve
+        assert ran.returncode in codes or words == ("diff",), (
+            words,
+            ran,
+        )  # 1 says that there is something to approve
         return self._read(ran.returncode, ran.stdout + ran.stderr)
 
     def serve(self, *words: str, path: str = "", body: object = None) -> Traced:
@@ -275,6 +310,36 @@ def test_commands_that_read_and_rewrite_evidence_connect_to_nothing(project: Pro
         }, words
         says_so = {"trace", "session"} | {name for name, cells in list_rows().items() if "`trace list`" in cells[1]}
         assert words[0] in says_so or not writes_index(traced), words
+
+
+def test_the_drift_of_checks_is_read_from_reports_alone(project: Project) -> None:
+    """`check drift` reads two reports, and writes and connects to nothing."""
+    project.run("run", "--", sys.executable, "app.py")
+    (trace,) = json.loads(project.run("trace", "list", "--json").out)["data"]
+    checks = project.folder / ".ai-checks"
+    checks.mkdir()
+    text = f"name: x\ntrace_id: '{trace['id']}'\nassertions:\n- {{type: length, min: 1}}\n"
+    (checks / "a.yaml").write_text(text)
+    report = project.folder / "report.json"
+    report.write_text(project.run("check", "run", "--json").out)
+
+    traced = project.run("check", "drift", "report.json", "report.json", codes=(0, 3))  # 3: one run shows no drop
+
+    assert (set(), set(), set()) == (traced.listened, traced.connected, traced.changed)
+
+
+def test_an_audit_of_cassettes_connects_to_nothing(project: Project) -> None:
+    """Its suite replays a cassette; the audit listens on a socket of this user, and writes no file of the project."""
+    (project.folder / "vcr").mkdir()
+    (project.folder / "vcr" / "__init__.py").touch()
+    (project.folder / "vcr" / "cassette.py").write_text(RECORDER)
+    (project.folder / "suite.py").write_text(SUITE)
+
+    traced = project.run("audit", "vcr", ".", "--", sys.executable, "suite.py", codes=(0, 1, 3))
+
+    assert "(1 call)" in traced.out, traced.out
+    assert (set(), set(), set()) == (traced.listened, traced.connected, outside(traced, project))
+    assert set() == {path for path in traced.changed if path.startswith(f"{project.folder}/")}
 
 
 def test_a_test_run_reaches_nothing_but_itself(project: Project) -> None:
