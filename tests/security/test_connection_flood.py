@@ -17,7 +17,16 @@ from support.connection_flood import FLOOD_MAX, attacker_address, flood_of
 from support.operation_store import Store
 from support.raw_sockets import Peer, Proxy, Upstream, response
 from support.store_servers import new_api_key, run_server
-from support.three_servers import HEALTH, KINDS, SECONDS_MAX, AttackedServer, attacked_server, is_answered, status_of
+from support.three_servers import (
+    ALL_KINDS,
+    HEALTH,
+    KINDS,
+    SECONDS_MAX,
+    AttackedServer,
+    attacked_server,
+    is_answered,
+    status_of,
+)
 from traceforge.chat.chat_server import ChatServer
 from traceforge.http import server_limits
 from traceforge.http.plain_response import PlainResponse
@@ -25,6 +34,7 @@ from traceforge.http.server_limits import (
     FAIR_SHARES,
     PROXY_LIMITS,
     STORE_LIMITS,
+    UI_LIMITS,
     ClientConnections,
     RequestPhase,
     peer_address,
@@ -36,7 +46,7 @@ OpenServer = Callable[..., AttackedServer]
 PLACES = 48  # Three of them are a fair share.
 FLOOD = 120
 KEY_PLACES = 8
-# As many as the smallest of the servers has. Of a few, all would change hands before a client on a busy machine comes
+# As many as the smallest of KINDS has. Of a few, all would change hands before a client on a busy machine comes
 # to send its head.
 REAL_PLACES = 512
 
@@ -347,10 +357,14 @@ FLOODS = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("open_server", ALL_KINDS, indirect=True)
 @pytest.mark.parametrize("kind", FLOODS)
-def test_a_client_is_served_while_others_connect_as_fast_as_they_can(open_server: OpenServer, kind: str) -> None:
+def test_a_client_is_served_while_others_connect_as_fast_as_they_can(
+    open_server: OpenServer, kind: str, request: pytest.FixtureRequest
+) -> None:
     """Its requests are answered long before the flood would end."""
-    server = open_server(connections=REAL_PLACES)
+    is_ui = request.node.callspec.params["open_server"] == "ui"  # It has fewer than the others.
+    server = open_server(connections=UI_LIMITS.connections if is_ui else REAL_PLACES)
     with flood_of(FLOODS[kind], server.port) as count:
         wait_for(lambda: count() > REAL_PLACES)
         answered = [server.is_healthy() for _ in range(5)]
@@ -358,6 +372,24 @@ def test_a_client_is_served_while_others_connect_as_fast_as_they_can(open_server
 
     assert [True] * 5 == answered
     assert opened < FLOOD_MAX - REAL_PLACES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FLOODS)
+def test_a_browser_that_is_signed_in_is_served_in_a_flood(tmp_path: Path, kind: str) -> None:
+    """The pages of `ui`, over new connections, and over one that it keeps."""
+    with attacked_server("ui", tmp_path, connections=UI_LIMITS.connections) as server:
+        cookie = next(line for line in server.post_head.split(b"\r\n") if line.startswith(b"Cookie: "))
+        page = b"GET /evidence HTTP/1.1\r\nHost: localhost\r\n%b\r\n\r\n" % cookie
+        kept = server.send(page)
+        statuses = [status_of(kept.response())]
+        with flood_of(FLOODS[kind], server.port) as count:
+            wait_for(lambda: count() > REAL_PLACES)
+            for _ in range(5):
+                kept.send(page)
+                statuses += [status_of(peer.response()) for peer in (kept, server.send(page))]
+
+    assert [200] * 11 == statuses
 
 
 @pytest.mark.slow
