@@ -46,7 +46,8 @@ def test_a_proposal_holds_for_what_it_was_made_of(project: Path, options: tuple[
 
     assert (0, "written: .ai-checks/mine.yaml") == (made.code, made.out.splitlines()[-1])
     assert "then traceforge check run" in made.err
-    assert (project / ".ai-checks" / "mine.yaml").read_text().startswith("# Proposed by")
+    text = (project / ".ai-checks" / "mine.yaml").read_text()
+    assert (True, True) == (text.startswith("# Proposed by"), "\n  - {type: no_pii}\n" in text)
     report = json.loads(ran.out)
     assert (0, []) == (report["exit_code"], report["findings"])
     assert all(check["tags"] == ["proposed"] for check in report["checks"])

@@ -31,7 +31,7 @@ LENGTH_FACTOR = 2  # An answer may be twice as long as the longest recorded one.
 PROPOSED_TAG = "proposed"
 
 _HEAD = """\
-# Proposed by `traceforge check new`: each assertion holds for the recorded {}. Keep what matters, remove the
+# Proposed by `traceforge check new`: each assertion holds for {}. Keep what matters, remove the
 # rest, and remove the tag `proposed`. All fields: traceforge schema check
 """
 
@@ -52,7 +52,7 @@ def propose_check(
         NotFound: the recorded call failed, so it has no answer.
     """
     assertions = _propose_for_all([answer], tools)
-    return CheckProposal(_write_check(name, source, assertions, "answer"))
+    return CheckProposal(_write_check(name, source, assertions, "the recorded answer"))
 
 
 def propose_check_of(name: str, run: AnsweredRun, tools: EvaluationTools, *, is_session: bool) -> CheckProposal:
@@ -80,7 +80,7 @@ def propose_data_set(
     assertions = _propose_for_all([answer for _, answer in chosen], tools)
     source: JSONObject = {"trace_id": "{{trace_id}}", "cases": {"file": file}}
     lines = "".join(f"{ascii_json(variables)}\n" for variables, _ in chosen)
-    return CheckProposal(_write_check(name, source, assertions, f"{len(chosen)} answers"), lines)
+    return CheckProposal(_write_check(name, source, assertions, f"{len(chosen)} recorded answers"), lines)
 
 
 def _propose_for_all(answers: Sequence[Answer | FailedCall], tools: EvaluationTools) -> list[JSONObject]:
@@ -138,8 +138,14 @@ def _holds(value: JSONObject, answer: Answer, tools: EvaluationTools) -> bool:
 def _write_check(name: str, source: JSONObject, assertions: Sequence[JSONObject], subject: str) -> str:
     fields: JSONObject = {"name": name, "tags": [PROPOSED_TAG], **source}
     head = "".join(f"{key}: {ascii_json(value)}\n" for key, value in fields.items())
-    lines = "".join(f"  - {ascii_json(assertion)}\n" for assertion in assertions)
+    lines = "".join(f"  - {_assertion_line(assertion)}\n" for assertion in assertions)
     return f"{_HEAD.format(subject)}{head}assertions:\n{lines}"
+
+
+def _assertion_line(assertion: JSONObject) -> str:
+    """A mapping as people write it in YAML: our own words need no quotes; values are JSON, which YAML includes."""
+    fields = (f"{key}: {value if key == 'type' else ascii_json(value)}" for key, value in assertion.items())
+    return f"{{{', '.join(fields)}}}"
 
 
 def write_proposal(project: str, name: str, proposal: CheckProposal) -> list[str]:
