@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.cassette_projects import NAMES, move_project
+from support.cassette_projects import NAMES, install_project, move_project
 from support.cassettes import KEY, interaction, write_cassette
 from support.command import CommandResult, traceforge
 from support.corpus import PROJECT
@@ -203,7 +203,7 @@ PROMPTS = {
 @pytest.mark.parametrize("name", NAMES)
 def test_a_real_project_leaves_vcrpy_without_a_provider(tmp_path: Path, name: str) -> None:
     """Imported, adopted and approved it is green without a network, and red after an edit of a prompt."""
-    moved = move_project(name, tmp_path)
+    moved = move_project(install_project(name, tmp_path))
     green = moved.test()
     file, prompt = PROMPTS[name]
     suite = moved.project.folder / file

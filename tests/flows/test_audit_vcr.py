@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from support.audits import NOT_WRITTEN, audit, report_of
-from support.cassette_projects import NAMES, audit_project
+from support.cassette_projects import NAMES, audit_project, install_project
 from support.command import traceforge
 from support.corpus import PROJECT, need_shared
 from support.environments import installed_python
@@ -455,7 +455,7 @@ DRIFTED = {"llm-anthropic": (21, 23), "llm-gemini": (2, 17)}
 @pytest.mark.parametrize("name", NAMES)
 def test_the_drift_of_real_projects_is_found(tmp_path: Path, name: str) -> None:
     """With the pinned versions; the page has the same numbers, and the files of the project are as before."""
-    audited = audit_project(name, tmp_path)
+    audited = audit_project(install_project(name, tmp_path))
 
     assert (1, DRIFTED[name]) == (audited.code, audited.drifted_tests), audited.report
     assert audited.table_row in PAGE.read_text()

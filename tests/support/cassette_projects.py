@@ -4,6 +4,10 @@
 
 prints the numbers of docs/how-to/audit-cassettes.md and import-cassettes.md, with the versions of
 `requirements/cassette-projects.txt`.
+
+    PYTHONPATH=tests .venv/bin/python -m support.cassette_projects CHECKOUT PYTHON
+
+prints the two rows of any checkout whose cassettes are in tests/cassettes; PYTHON has what its suite needs.
 """
 
 from __future__ import annotations
@@ -34,15 +38,16 @@ class AuditedProject(NamedTuple):
     @property
     def drifted_tests(self) -> tuple[int, int]:
         """How many tests drifted, and how many have cassettes."""
-        match = re.search(r"DRIFT: (\d+) of (\d+) cassette tests", self.report)
+        match = re.search(r"DRIFT: (?:(\d+) of )?(\d+) cassette tests", self.report)
         assert match is not None, self.report
-        return int(match[1]), int(match[2])
+        return int(match[1] or 0), int(match[2])
 
     @property
     def table_row(self) -> str:
         """The row of the project, as the page has it."""
         drifted, tests = self.drifted_tests
         calls = self.report.rpartition("(")[2].partition(" calls)")[0]
+        calls = calls if drifted else f"0 of {calls}"
         causes = re.findall(r"^traceforge: (.* in \d+ tests?(?: \(.*\))?)$", self.report, re.MULTILINE)
         return f"| {self.name} | {drifted} of {tests} | {calls} | {len(causes)} |"
 
@@ -74,10 +79,17 @@ def install_project(name: str, folder: Path) -> CassetteProject:
     return CassetteProject(project, packages, python)
 
 
-def audit_project(name: str, folder: Path) -> AuditedProject:
-    """Install a project, and audit its cassette tests."""
-    ran = install_project(name, folder).run("audit", "vcr", "tests/cassettes", pytest=("--tb=short",))
-    return AuditedProject(name, ran.code, ran.err)
+def copy_checkout(checkout: Path, python: Path, folder: Path) -> CassetteProject:
+    """Copy a checkout to a folder; its suite runs with this Python, and imports the copy."""
+    copy = folder / checkout.name
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns(".git"))
+    return CassetteProject(copy, copy, python)
+
+
+def audit_project(project: CassetteProject) -> AuditedProject:
+    """Audit the cassette tests of a project."""
+    ran = project.run("audit", "vcr", "tests/cassettes", pytest=("--tb=short",))
+    return AuditedProject(project.folder.name, ran.code, ran.err)
 
 
 class MovedProject(NamedTuple):
@@ -99,26 +111,33 @@ class MovedProject(NamedTuple):
         return f"| {self.name} | {match[1]} | {match[2]} | {match[3]} |"
 
 
-def move_project(name: str, folder: Path) -> MovedProject:
-    """Install a project, and move its cassette tests to TraceForge without a provider."""
-    project = install_project(name, folder)
+def move_project(project: CassetteProject) -> MovedProject:
+    """Move the cassette tests of a project to TraceForge without a provider."""
     (project.folder / "traceforge.config.json").write_text('{"record_http": "all"}')
     assert 0 == project.run("import", "vcr", "tests/cassettes").code
     assert 0 == project.run("approve", "--all", "--reason", "as recorded with vcrpy").code
     adopted = project.run("record", "--adopt", pytest=WITHOUT_VCRPY)
     assert 0 == project.run("approve", "--all", "--reason", "what the suite sends now").code
-    return MovedProject(name, project, adopted)
+    return MovedProject(project.folder.name, project, adopted)
 
 
-def main() -> None:
+def install_named_projects(words: list[str], folder: Path) -> list[CassetteProject]:
+    """The checkout that the command line names, or those of the corpus."""
+    if words:
+        checkout, python = (Path(word).absolute() for word in words)
+        return [copy_checkout(checkout, python, folder)]
+    return [install_project(name, folder) for name in NAMES]
+
+
+def main(words: list[str]) -> None:
     """Print the rows of both pages, and the report of the first audit."""
     with tempfile.TemporaryDirectory() as audits, tempfile.TemporaryDirectory() as moves:
-        projects = [audit_project(name, Path(audits)) for name in NAMES]
-        moved_projects = [move_project(name, Path(moves)) for name in NAMES]
+        projects = [audit_project(project) for project in install_named_projects(words, Path(audits))]
+        moved_projects = [move_project(project) for project in install_named_projects(words, Path(moves))]
     rows = "\n".join(project.table_row for project in projects)
     moved_rows = "\n".join(project.table_row for project in moved_projects)
     sys.stdout.write(f"{rows}\n\n{moved_rows}\n\n{projects[0].report}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
