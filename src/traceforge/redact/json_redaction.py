@@ -14,16 +14,14 @@ from typing import Any, NamedTuple
 
 from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, json_path, try_parse_json
 from traceforge.redact.lazy_pattern import LazyPattern
+from traceforge.redact.name_value_pairs import NAME_LENGTH_MAX, find_named_secret, find_value_key, list_pair_names
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
 from traceforge.redact.scanner import CHANCE_TYPES, SecretSpan
-from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode, is_plain_value
+from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode
 from traceforge.redact.secret_names import (
     COLLECTION_NAMES,
     MANIFEST_KEYS,
     MANIFEST_NAME,
-    PAIR_NAME_KEYS,
-    PAIR_SECRET_TYPES,
-    PAIR_TYPE_KEYS,
     PAIR_VALUE_KEYS,
     SCHEMA_KEYS,
     SESSION_COOKIES,
@@ -31,7 +29,6 @@ from traceforge.redact.secret_names import (
     fold_name,
     fold_names,
     is_description,
-    is_secret_header_name,
     list_private_members,
     name_collection,
 )
@@ -40,7 +37,6 @@ from traceforge.redact.text_edits import replace_and_split
 COLLECTION_DEPTH_MAX = 3  # Of objects inside a collection of secrets that are judged by its name.
 RANDOM_COLLECTION = "credentials"  # The name under which only random values are secrets.
 CARD_MIN = 10**11  # A smaller number cannot be a payment card and is not scanned.
-NAME_LENGTH_MAX = 128
 _NESTED_QUOTE = r"\\\""  # a quote that is escaped twice: in a JSON text inside a JSON text inside a text
 _SHAPE_NAMES = "|".join(
     name.replace("_", "[-_]?") for name in (*COLLECTION_NAMES, *PAIR_VALUE_KEYS, "kind", WEB_KEY_TYPE)
@@ -148,10 +144,10 @@ class _TextCollector:
 
         Returns the other members, which are judged one by one.
         """
-        if (value_key := _find_named_secret(members)) is not None:
+        if (value_key := find_named_secret(members)) is not None:
             self._collect_secret_member(members[value_key], (node, value_key))
             members = _without(members, value_key)
-        elif (value_key := _find_value_key(members)) is not None:
+        elif (value_key := find_value_key(members)) is not None:
             name = name_collection("cookies") if _is_cookie(members, node) else _find_value_name(members, node)
             members = self._collect_named_value(members, value_key, name, node)
         for key in list_private_members(members):
@@ -163,7 +159,7 @@ class _TextCollector:
         self, members: dict[str, Any], value_key: str, name: str, node: Node | None
     ) -> dict[str, Any]:
         """A text that is judged by the name beside it. What remains of the members."""
-        if _find_named_secret(members) == value_key:
+        if find_named_secret(members) == value_key:
             self._collect_secret_member(members[value_key], (node, value_key))
         else:
             self.slots.append((node, value_key, f'{name}": "', members[value_key], False))
@@ -178,7 +174,7 @@ class _TextCollector:
         random: `{"credentials": {"db": {"engine": "postgres15"}}}`.
         """
         others: dict[str, Any] = {}
-        if (pair_names := _list_pair_names(members)) and (value_key := _find_value_key(members)) is not None:
+        if (pair_names := list_pair_names(members)) and (value_key := find_value_key(members)) is not None:
             members = self._collect_named_value(members, value_key, f"{pair_names[0]}_{name}", node)
         for key, child in members.items():
             if is_description(key) or self._finder.find_name_kind(key):
@@ -252,31 +248,9 @@ def _without(members: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: child for name, child in members.items() if name != key}
 
 
-def _find_named_secret(members: dict[str, Any]) -> str | None:
-    """The key of the secret in an object of the form `{"name": "OPENAI_API_KEY", "value": "…"}`."""
-    for value_key in PAIR_VALUE_KEYS:
-        if value_key in members and type(value := members[value_key]) is str and not is_plain_value(value):
-            if any(map(is_secret_header_name, _list_pair_names(members))):
-                return value_key
-            if any(str(members.get(key)).lower() in PAIR_SECRET_TYPES for key in PAIR_TYPE_KEYS):
-                return value_key
-    return None
-
-
-def _list_pair_names(members: dict[str, Any]) -> list[str]:
-    """The names in an object of a name and its value."""
-    names = (name for key in PAIR_NAME_KEYS if type(name := members.get(key)) is str)
-    return [name for name in names if len(name) <= NAME_LENGTH_MAX]
-
-
-def _find_value_key(members: dict[str, Any]) -> str | None:
-    """The key of the text in an object of a name and its value."""
-    return next((key for key in PAIR_VALUE_KEYS if type(value := members.get(key)) is str and value), None)
-
-
 def _find_value_name(members: dict[str, Any], node: Node | None) -> str:
     """What a value is called: by the name beside it, or by the object that is nothing but the value."""
-    names = _list_pair_names(members)
+    names = list_pair_names(members)
     if names:
         return names[0]
     is_alone = len(members) == 1 and node is not None and type(node[1]) is str
