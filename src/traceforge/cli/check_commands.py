@@ -301,13 +301,13 @@ def _compare_plan(plan: CheckPlan, loaded: LoadedConfig, base: str | None) -> Ch
     """The plan with findings about checks that demand less than in `base`, or than in the base of the build.
 
     Raises:
-        NotFound, BaseUnavailable: there is no such commit here.
+        NotFound, BaseUnavailable: the commit is not in this clone.
     """
     compared = check_checks_against_base(loaded.project, base)
     if compared.line:
         print_text(one_line(compared.line), err=True)
-    found = compared.name_files(os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR)))
-    return plan._replace(findings=[*plan.findings, *found])
+    findings = compared.name_files(os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR)))
+    return plan._replace(findings=[*plan.findings, *findings])
 
 
 def _store_report(loaded: LoadedConfig, report: CheckReport, mode: str, redactor: Redactor) -> None:

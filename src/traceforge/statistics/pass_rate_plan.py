@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from traceforge.statistics.rate_interval import at_least_probability
 from traceforge.statistics.stopping_paths import (
     Boundaries,
-    CountWeight,
+    PathEnd,
     build_table,
     probability_of_ends,
     walk_stages,
@@ -58,9 +58,10 @@ def outcomes_at(boundaries: Boundaries, runs_max: int, rate: float) -> Outcomes:
 def find_runs_advised(boundaries: Boundaries, runs_max: int) -> int | None:
     """The smallest cap that leaves few tests undecided at both rates; None if the largest cap leaves more."""
     for stage in walk_stages(boundaries):
-        ends = [CountWeight(passed, stage.runs, weight) for passed, weight in stage.running.items()]
+        ends = [PathEnd(passed, stage.runs, weight) for passed, weight in stage.running.items()]
         shares = [
-            probability_of_ends(ends, boundaries.reference, rate) for rate in (boundaries.higher, boundaries.lower)
+            probability_of_ends(ends, boundaries.reference_rate, rate)
+            for rate in (boundaries.higher, boundaries.lower)
         ]
         if max(shares) <= UNDECIDED_MAX:
             return stage.runs

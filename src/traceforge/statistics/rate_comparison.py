@@ -4,12 +4,12 @@ In: for each case, how many of its runs passed before and after. Out: the p-valu
 is the chance of such a drop if nothing changed, and the interval of the difference. Never: compares a case of one
 set with another case of the other set.
 
-*The test* compares each case with itself: of all its runs, before and after, as many passed as passed; if nothing
-changed, it is chance which of them were before (the hypergeometric distribution). The sum over all cases says how
-likely it is that so few passed after, or fewer. It is exact, and keeps its promise for any rates of the cases. With
-one case it is Fisher's exact test; with many cases of one run each it is McNemar's, which looks at those cases
-alone that changed; with several runs of several cases it is the exact test of Cochran, Mantel and Haenszel. So a
-data set in which hard cases fail and easy ones pass does not hide a drop, as it would if all runs were thrown
+*The test* compares each case with itself: how many of its runs passed, before and after together, is given; if
+nothing changed, it is chance how many of them are after (the hypergeometric distribution). The sum over all cases
+says how likely it is that so few passed after, or fewer. It is exact, and keeps its promise for any rates of the
+cases. With one case it is Fisher's exact test; with many cases of one run each it is McNemar's, which looks at those
+cases alone that changed; with several runs of several cases it is the exact test of Cochran, Mantel and Haenszel. So
+a data set in which hard cases fail and easy ones pass does not hide a drop, as it would if all runs were thrown
 together.
 
 *The interval* of the difference (after less before) is an approximation, and the verdict does not come from it. For

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceforge.statistics.rate_interval import Interval, RateCount, solve_rate
-from traceforge.statistics.stopping_paths import Boundaries, CountWeight, PathTable, build_table
+from traceforge.statistics.stopping_paths import Boundaries, PathEnd, PathTable, build_table
 
 
 def stopped_interval(boundaries: Boundaries, count: RateCount, low_error: float, high_error: float) -> Interval:
@@ -63,5 +63,5 @@ class _OrderedEnds:
     def _has_failed(self) -> bool:
         return self.count.passed <= self.boundaries.fails_at(self.count.runs)
 
-    def _earlier(self, ends: tuple[CountWeight, ...]) -> tuple[CountWeight, ...]:
+    def _earlier(self, ends: tuple[PathEnd, ...]) -> tuple[PathEnd, ...]:
         return tuple(end for end in ends if end.runs < self.count.runs)

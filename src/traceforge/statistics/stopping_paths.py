@@ -25,59 +25,59 @@ _WEIGHT_MIN = 1e-280  # Lighter paths have no chance at any rate that matters.
 class Boundaries:
     """How many passed runs decide a test of a higher rate against a lower one.
 
-    `likelier_low` is how many times as likely the results must be at the lower rate for the test to fail, and
-    `likelier_high` the same the other way round.
+    The test fails once the results are `ratio_to_fail` times as likely at the lower rate as at the higher one, and
+    passes once they are `ratio_to_pass` times as likely at the higher one.
     """
 
     higher: float
     lower: float
-    likelier_low: float
-    likelier_high: float
+    ratio_to_fail: float
+    ratio_to_pass: float
 
     @property
-    def reference(self) -> float:
-        """A rate between the two."""
+    def reference_rate(self) -> float:
+        """A rate between the two, at which the weights of paths are given."""
         return (self.higher + self.lower) / 2
 
     def passes_at(self, runs: int) -> int:
         """The fewest passed runs with which the test passes; more than `runs` if it cannot yet."""
-        needed = math.log(self.likelier_high)
+        needed = math.log(self.ratio_to_pass)
         if not runs:
             return 1
         if self.higher >= 1.0:
-            return runs if runs * self._success_weight >= needed - _ROUNDING else runs + 1
+            return runs if runs * self._pass_log_ratio >= needed - _ROUNDING else runs + 1
         if self.lower <= 0.0:
             return 1
-        return math.ceil((runs * self._failure_weight + needed) / self._both - _ROUNDING)
+        return math.ceil((runs * self._failure_log_ratio + needed) / self._log_ratio_step - _ROUNDING)
 
     def fails_at(self, runs: int) -> int:
         """The most passed runs with which the test fails; negative if it cannot yet."""
-        needed = math.log(self.likelier_low)
+        needed = math.log(self.ratio_to_fail)
         if not runs:
             return -1
         if self.higher >= 1.0:
             return runs - 1
         if self.lower <= 0.0:
-            return 0 if runs * self._failure_weight >= needed - _ROUNDING else -1
-        return math.floor((runs * self._failure_weight - needed) / self._both + _ROUNDING)
+            return 0 if runs * self._failure_log_ratio >= needed - _ROUNDING else -1
+        return math.floor((runs * self._failure_log_ratio - needed) / self._log_ratio_step + _ROUNDING)
 
     @cached_property
-    def _success_weight(self) -> float:
-        """How far one passed run speaks for the higher rate."""
+    def _pass_log_ratio(self) -> float:
+        """How much one passed run adds to the log likelihood ratio, which speaks for the higher rate."""
         return math.log(self.higher / self.lower) if self.lower > 0.0 else math.inf
 
     @cached_property
-    def _failure_weight(self) -> float:
-        """How far one failed run speaks for the lower rate."""
+    def _failure_log_ratio(self) -> float:
+        """How much one failed run takes from it."""
         return math.log((1.0 - self.lower) / (1.0 - self.higher))
 
     @cached_property
-    def _both(self) -> float:
-        return self._success_weight + self._failure_weight
+    def _log_ratio_step(self) -> float:
+        return self._pass_log_ratio + self._failure_log_ratio
 
 
-class CountWeight(NamedTuple):
-    """The paths to one count of passed runs."""
+class PathEnd(NamedTuple):
+    """One end of a test: its counts, and the weight of all paths that lead there."""
 
     passed: int
     runs: int
@@ -88,8 +88,8 @@ class Stage(NamedTuple):
     """The paths that end after a number of runs, and those that go on."""
 
     runs: int
-    passing: CountWeight | None
-    failing: CountWeight | None
+    passing: PathEnd | None
+    failing: PathEnd | None
     running: Mapping[int, float]  # weights, by the number of passed runs
 
 
@@ -97,21 +97,21 @@ class Stage(NamedTuple):
 class PathTable:
     """All ends of a test within a number of runs."""
 
-    reference: float
+    reference_rate: float
     runs: int
-    passing: tuple[CountWeight, ...]
-    failing: tuple[CountWeight, ...]
-    running: tuple[CountWeight, ...]  # after the last run
+    passing: tuple[PathEnd, ...]
+    failing: tuple[PathEnd, ...]
+    running: tuple[PathEnd, ...]  # after the last run
 
-    def probability(self, ends: Iterable[CountWeight], rate: float) -> float:
+    def probability(self, ends: Iterable[PathEnd], rate: float) -> float:
         """The chance of some of the ends at a true rate."""
-        return probability_of_ends(ends, self.reference, rate)
+        return probability_of_ends(ends, self.reference_rate, rate)
 
 
-def probability_of_ends(ends: Iterable[CountWeight], reference: float, rate: float) -> float:
-    """The chance of ends, whose weights are those of a reference rate, at a true rate."""
-    success = math.log(rate / reference) if rate > 0.0 else -math.inf
-    failure = math.log((1.0 - rate) / (1.0 - reference)) if rate < 1.0 else -math.inf
+def probability_of_ends(ends: Iterable[PathEnd], reference_rate: float, rate: float) -> float:
+    """The chance of ends at a true rate; their weights are given at the reference rate."""
+    success = math.log(rate / reference_rate) if rate > 0.0 else -math.inf
+    failure = math.log((1.0 - rate) / (1.0 - reference_rate)) if rate < 1.0 else -math.inf
     return math.fsum(
         weight
         * math.exp((passed * success if passed else 0.0) + ((runs - passed) * failure if passed < runs else 0.0))
@@ -121,19 +121,19 @@ def probability_of_ends(ends: Iterable[CountWeight], reference: float, rate: flo
 
 def walk_stages(boundaries: Boundaries) -> Iterator[Stage]:
     """The stages of a test, run after run, until no path goes on."""
-    reference = boundaries.reference
+    reference_rate = boundaries.reference_rate
     running: dict[int, float] = {0: 1.0}
     runs = 0
     while running:
         runs += 1
         weights: dict[int, float] = {}
         for passed, weight in running.items():
-            weights[passed] = weights.get(passed, 0.0) + weight * (1.0 - reference)
-            weights[passed + 1] = weights.get(passed + 1, 0.0) + weight * reference
+            weights[passed] = weights.get(passed, 0.0) + weight * (1.0 - reference_rate)
+            weights[passed + 1] = weights.get(passed + 1, 0.0) + weight * reference_rate
         passes_at, fails_at = boundaries.passes_at(runs), boundaries.fails_at(runs)
         # A test that has not ended is at most one run short of a boundary, so one count passes, and one fails.
-        passing = CountWeight(passes_at, runs, weights[passes_at]) if passes_at in weights else None
-        failing = CountWeight(fails_at, runs, weights[fails_at]) if fails_at in weights else None
+        passing = PathEnd(passes_at, runs, weights[passes_at]) if passes_at in weights else None
+        failing = PathEnd(fails_at, runs, weights[fails_at]) if fails_at in weights else None
         running = {
             passed: weight
             for passed, weight in weights.items()
@@ -146,9 +146,9 @@ def walk_stages(boundaries: Boundaries) -> Iterator[Stage]:
 def build_table(boundaries: Boundaries, runs: int) -> PathTable:
     """The ends of a test within a number of runs."""
     stages = list(islice(walk_stages(boundaries), runs))
-    running = tuple(CountWeight(passed, runs, weight) for passed, weight in sorted(stages[-1].running.items()))
+    running = tuple(PathEnd(passed, runs, weight) for passed, weight in sorted(stages[-1].running.items()))
     return PathTable(
-        boundaries.reference,
+        boundaries.reference_rate,
         runs,
         tuple(stage.passing for stage in stages if stage.passing is not None),
         tuple(stage.failing for stage in stages if stage.failing is not None),

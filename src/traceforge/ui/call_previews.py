@@ -32,7 +32,7 @@ class CallPreviews:
     def find(self, store: TraceStore, rows: Iterable[TraceRow]) -> dict[str, CallPreview]:
         """The previews of these calls by id, as far as they are known or can be read in time."""
         deadline = time.monotonic() + READ_SECONDS
-        found: dict[str, CallPreview] = {}
+        previews: dict[str, CallPreview] = {}
         for row in rows:
             trace_id = row.summary.id
             preview = self._find_known(trace_id)
@@ -40,8 +40,8 @@ class CallPreviews:
                 preview = read_preview(store, row)
                 self._keep(trace_id, preview)
             if preview is not None:
-                found[trace_id] = preview
-        return found
+                previews[trace_id] = preview
+        return previews
 
     def _find_known(self, trace_id: str) -> CallPreview | None:
         with self._lock:

@@ -61,7 +61,7 @@ class EventHub:
         for client in self._clients:
             client.add(kind)
         if kind == CHANGES:
-            self._pending_stamp = None  # What follows is not news twice.
+            self._pending_stamp = None  # So that the next look does not announce the same change again.
 
     def end(self) -> None:
         """The server stops: end every stream."""

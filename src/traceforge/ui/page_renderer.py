@@ -135,7 +135,7 @@ def make_visible(value: object) -> object:
 
 
 def code_words(text: str) -> Markup:
-    """A text of ours, in which names stand between backticks, with these as code."""
+    """A text of TraceForge, such as a hint, with the names between backticks as code."""
     text = str(make_visible(text))
     pieces = text.split("`")
     if len(pieces) % 2 == 0:

@@ -184,7 +184,7 @@ def outcome_strip(marks: Sequence[StripMark], title: str) -> Markup:
 
 
 def interval_bar(low: float, high: float, share: float) -> Markup:
-    """A share from 0 to 1 as a tick, in the range of the true shares that fit. Its text stands beside it."""
+    """A share from 0 to 1 as a tick, in the range of the true shares that fit. The page has the numbers as text."""
     x, width = low * 100, max((high - low) * 100, 1.0)
     tick = min(max(share * 100 - 0.75, 0.0), 98.5)
     body = f'<rect class="interval-range" x="{_n(x)}" y="1" width="{_n(width)}" height="6"/>'

@@ -10,7 +10,7 @@ import pytest
 
 from traceforge.statistics.pass_rate import PassRateState, PassRateTest, PassRateVerdict
 from traceforge.statistics.rate_interval import Interval, RateCount, exact_interval
-from traceforge.statistics.stopping_paths import CountWeight, build_table, probability_of_ends
+from traceforge.statistics.stopping_paths import PathEnd, build_table, probability_of_ends
 
 TESTS = [
     PassRateTest(pass_rate=0.9, runs_max=60),
@@ -25,7 +25,7 @@ RATES = [0.0, 0.05, 0.2, 0.3, 0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0]
 class _End(NamedTuple):
     """A count at which a test can end, with its state, its interval and the weight of its paths."""
 
-    paths: CountWeight
+    paths: PathEnd
     state: PassRateState
     interval: Interval
 
@@ -40,7 +40,7 @@ def _ends(test: PassRateTest) -> list[_End]:
 
 
 def _chance(test: PassRateTest, ends: Iterable[_End], rate: float) -> float:
-    return probability_of_ends((end.paths for end in ends), test.boundaries.reference, rate)
+    return probability_of_ends((end.paths for end in ends), test.boundaries.reference_rate, rate)
 
 
 @pytest.mark.parametrize("test", TESTS, ids=str)

@@ -165,7 +165,7 @@ def _negate(outcome: Outcome) -> Outcome:
 
 
 def find_assertion_problems(assertions: Iterable[AnyAssertion], path: str) -> Iterator[ShapeProblem]:
-    """What types cannot express: expressions, queries and schemas are such, and no assertion holds for every answer.
+    """Mistakes that types cannot express: an invalid expression, query or schema, or one that holds for every answer.
 
     Raises:
         MissingExtra: an assertion needs a package that is not installed.

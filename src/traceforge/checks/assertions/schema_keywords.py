@@ -44,4 +44,6 @@ def find_misspelt_keywords(schema: object, path: str) -> Iterator[ShapeProblem]:
         elif name in _KEYWORDS - _VALUES:
             yield from find_misspelt_keywords(member, place_of_name)
         elif name not in _KEYWORDS and (nearest := nearest_name(name, _KEYWORDS, LIKENESS)):
-            yield ShapeProblem(place_of_name, f"is no keyword of JSON Schema, so it would demand nothing: {nearest}?")
+            yield ShapeProblem(
+                place_of_name, f"is not a keyword of JSON Schema, so it would have no effect: did you mean {nearest}?"
+            )

@@ -50,7 +50,7 @@ def measure_filled(value: JSON, variables: Mapping[str, JSON]) -> int:
 
 
 def find_unknown_variables(value: JSON, variables: Mapping[str, JSON], path: str = "$") -> Iterator[ShapeProblem]:
-    """A problem for every variable that has no value, or that stands in a key, where none is filled."""
+    """A problem for every variable without a value, and for every one in a key: keys are not filled."""
     if isinstance(value, dict):
         for key, member in value.items():
             if _VARIABLE.search(key):

@@ -132,7 +132,7 @@ def _find_files(paths: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _walk(folder: str) -> Iterator[str]:
-    """The check files of a folder and all below it, and links to folders: whoever reads them reports that no link is
+    """The check files of a folder and all below it, and links to folders: reading one reports that no link is
     followed. Without recursion: a checkout chooses how deep folders lie.
     """
     pending = list_folder(folder)[::-1]

@@ -59,7 +59,7 @@ def propose_check_of(name: str, run: AnsweredRun, tools: EvaluationTools, *, is_
     """A check of a recorded run, which is a trace or a session; of several choices, of the first.
 
     Raises:
-        NotFound: the recorded call failed, so there is no answer.
+        NotFound: the recorded call failed, so it has no answer.
     """
     source: JSONObject = {"session": run.reference} if is_session else {"trace_id": run.reference}
     return propose_check(name, source, run.answers if isinstance(run.answers, FailedCall) else run.answers[0], tools)

@@ -33,7 +33,7 @@ def judge_runs(
 ) -> CheckResult:
     """Take runs until the check is decided; `runs_max` is the cap of a pass rate, if not that of the check.
 
-    Of recorded calls, one that failed at the provider is no run: its client has tried it again, or given up.
+    A recorded call that failed at the provider does not count: its client has tried it again, or given up.
     """
     if planned.check.pass_rate is UNSET:
         return _judge_every_run(planned, list(runs), is_recorded=is_recorded)

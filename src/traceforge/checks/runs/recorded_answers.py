@@ -73,7 +73,7 @@ class RecordedAnswers:
         return list(self._find_request_runs(check.request, None if check.runs is UNSET else int(check.runs)))
 
     def _find_request_runs(self, request: JSONObject, answers_max: int | None) -> Iterator[AnsweredRun]:
-        """The calls of a request, up to so many answers. One that failed at the provider is no run."""
+        """The calls of a request, up to so many answers. One that failed at the provider does not count."""
         answered = 0
         for row in self._find_rows(request):
             run = self._read_trace(row)

@@ -72,7 +72,7 @@ class _ProjectFiles:
             return None
 
     def list_old_checks(self) -> list[str]:
-        """The check files of the commit that are no other project's."""
+        """The check files of the commit, without those of other projects."""
         projects = {posixpath.dirname(path) for path in self.blobs if posixpath.basename(path) == CONFIG_FILE}
         projects |= {path.partition(f"/{SNAPSHOTS_DIR}/")[0] for path in self.blobs if f"/{SNAPSHOTS_DIR}/" in path}
         below = tuple(f"{folder}/" for folder in projects if folder)

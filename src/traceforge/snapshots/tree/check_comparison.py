@@ -82,7 +82,7 @@ def _read_state(source: LocatedValue, path: str, file: str, read_data: ReadData)
 
 
 def _read_cases(cases: JSON, read_data: ReadData) -> Rows | None:
-    """The cases of a data set; those of recorded calls are on one machine, so that its query stands for them."""
+    """The cases of a data set; recorded calls are on one machine only, so the query itself is compared."""
     if cases is None:
         return None
     if isinstance(cases, dict) and isinstance(cases.get("file"), str):
@@ -139,13 +139,13 @@ def find_looser_parts(old: CheckState, new: CheckState) -> Iterator[str]:
 
 
 def _find_lost_assertions(old: JSON, new: JSON) -> Iterator[str]:
-    kept = Counter(map(_assertion_key, new if isinstance(new, list) else []))
+    remaining = Counter(map(_assertion_key, new if isinstance(new, list) else []))
     for place, assertion in enumerate(old if isinstance(old, list) else [], 1):
         key = _assertion_key(assertion)
-        if not kept[key]:
+        if not remaining[key]:
             kind = assertion.get("type") if isinstance(assertion, dict) else None
             yield f"its assertion {place} ({kind}) is gone or another one"
-        kept[key] -= 1
+        remaining[key] -= 1
 
 
 def _assertion_key(assertion: JSON) -> bytes:

@@ -1,6 +1,6 @@
 """The pages about checks: each check over time, one run, and a check that is made of a recorded answer.
 
-Never: runs a check, or writes a check file where CI is set, over an existing one, or one that is no check file.
+Never: runs a check, or writes a check file where CI is set, over an existing one, or one that is not valid.
 """
 
 from __future__ import annotations

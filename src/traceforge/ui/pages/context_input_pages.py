@@ -68,7 +68,7 @@ async def show_snapshot(request: Request, context: PageContext) -> Response:
 
 
 def _body_html(rendering: Rendering) -> Markup:
-    """The body of a request with its messages open: whoever looks at a prompt wants to read it."""
+    """The body of a request with its messages open: people come to this page to read a prompt."""
     return json_html(cast("JSON", rendering.body), open_depth=REQUEST_OPEN_DEPTH)
 
 

@@ -19,7 +19,7 @@ _OWN_ROLES = frozenset({"assistant", "model", "system", "developer"})
 
 
 class CallPreview(NamedTuple):
-    """The beginning of what was asked, and of what was answered; "" where there is no text."""
+    """The beginning of the last message, and of its answer; "" without a text."""
 
     asked: str = ""
     answered: str = ""

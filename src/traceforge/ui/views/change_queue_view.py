@@ -1,7 +1,7 @@
 """The review queue: pending changes by cause, in the order of their pages, and a part of them that was searched for.
 
 In: the pending state of a project, already redacted. Out: plain data for `templates/changes/list.html`. Never: says
-of a count anything else than the command line does, or leaves a change out that nobody filtered.
+of a count anything else than the command line does, or leaves a change out that was not filtered.
 
 What cannot be approved comes first, then the edit that explains most calls. New calls have no cause: those of one
 source file stand together, at the end.

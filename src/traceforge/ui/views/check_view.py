@@ -131,7 +131,7 @@ class FindingView(NamedTuple):
 
 
 class CheckRunView(NamedTuple):
-    """One run of checks."""
+    """The page about one run of checks."""
 
     item: CheckRunItem
     checks: tuple[CheckView, ...]
