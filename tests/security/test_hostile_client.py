@@ -23,7 +23,7 @@ from support.chat_servers import write_prompts
 from support.command import COMMAND
 from support.loopback_models import model_server
 from support.raw_sockets import Peer
-from support.three_servers import HEALTH, KINDS, SECONDS_MAX, is_answered
+from support.three_servers import ALL_KINDS, HEALTH, SECONDS_MAX, is_answered
 from traceforge.http.server_limits import raise_descriptor_limit
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads /proc")]
@@ -71,7 +71,7 @@ class AttackedCommand:
 def attacked_command(kind: str, folder: Path) -> Iterator[AttackedCommand]:
     """Run the command of a server with a low limit on open files."""
     with ExitStack() as stack:
-        words = [kind]
+        words = ["ui", "--no-open", "--allow-host=localhost"] if kind == "ui" else [kind]
         if kind == "chat":
             url = stack.enter_context(model_server()).url
             words = [
@@ -182,7 +182,7 @@ ATTACKS: list[Callable[[AttackedCommand], None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
 def test_an_attack_without_a_key_takes_neither_the_server_nor_its_memory(kind: str, tmp_path: Path) -> None:
     """Half-open heads, endless heads, slow bodies, clients that never read, and bytes that are not HTTP."""
     raise_descriptor_limit(HALF_OPEN * len(ATTACKS))
