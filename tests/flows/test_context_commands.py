@@ -289,6 +289,9 @@ def test_a_deleted_session_names_the_purge_that_removes_its_content(tmp_path: Pa
 
     deleted = run("session", "delete", session, cwd=tmp_path)
     assert f"\nIts content is kept until you purge it: traceforge context purge create {session}\n" in deleted.out
+    other = run_json("session", "create", "--db", "other.db", cwd=tmp_path)["id"]
+    deleted = run("session", "delete", other, "--db", "other.db", cwd=tmp_path)
+    assert f": traceforge context purge create {other} --db other.db\n" in deleted.out
     refused = run("session", "show", session, cwd=tmp_path, code=3)
     assert (
         f"error TF801: session {session} was deleted\n    hint: See: traceforge context session list\n" == refused.err

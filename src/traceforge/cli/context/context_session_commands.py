@@ -11,6 +11,7 @@ from traceforge.cli.context.context_options import (
     EmptyList,
     add_list_command,
     add_object_command,
+    format_db_option,
     idempotency_key_option,
     metadata_option,
     print_result,
@@ -25,7 +26,8 @@ from traceforge.report.context_text import field_lines, session_line
 
 
 def _deletion_lines(deletion: Deleted) -> list[str]:
-    purge = f"traceforge context purge create {deletion.id}"
+    db = format_db_option(click.get_current_context().params["db"])
+    purge = f"traceforge context purge create {deletion.id}{db}"
     return [*field_lines(deletion), f"Its content is kept until you purge it: {purge}"]
 
 
