@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from anthropic.types import Message
 from google.genai.types import GenerateContentResponse
-from ollama import ChatResponse
+from ollama import ChatResponse, GenerateResponse
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 import traceforge
 from traceforge.canon import JSONObject
+from traceforge.wire.dialects import decode_response, encode_stream
+from traceforge.wire.endpoints import find_endpoint
 
 ARGUMENTS = {"amount": 59.9, "order": "A-1"}
 ARGUMENTS_TEXT = '{"amount": 59.9, "order": "A-1"}'
@@ -76,6 +79,38 @@ def test_a_response_of_every_provider_is_understood(response: object) -> None:
     expectation.contains("Done").tool_called("refund", amount=59.9).no_refusal().no_pii()
     with pytest.raises(AssertionError, match=r"expected a call of refund .*; got 59\.9 \(where: tool_calls\[0\]"):
         expectation.tool_called("refund", amount=60)
+
+
+STREAMS = {
+    "https://api.openai.com/v1/chat/completions": CHAT,
+    "https://api.openai.com/v1/responses": RESPONSES,
+    "https://api.anthropic.com/v1/messages": ANTHROPIC,
+    "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent": GEMINI,
+    "http://127.0.0.1:11434/api/chat": OLLAMA,
+}
+
+
+@pytest.mark.parametrize("url", STREAMS)
+def test_the_parts_of_a_stream_are_one_response(url: str) -> None:
+    """As an SDK hands them on, in a list; a stream that was cut has no answer."""
+    endpoint = find_endpoint("POST", url)
+    frames = b"".join(encode_stream(endpoint, decode_response(endpoint, STREAMS[url]))).decode()
+    lines = [line.removeprefix("data: ") for line in frames.splitlines()]
+    parts = [json.loads(line) for line in lines if line.startswith("{")]
+
+    traceforge.expect(parts).contains("Done").tool_called("refund", amount=59.9)
+    first = {**parts[0], **({"done": False} if "done" in parts[0] else {})}
+    if "candidates" in first:
+        first["candidates"] = [{"content": candidate["content"]} for candidate in first["candidates"]]
+    with pytest.raises(TypeError, match="ended before its end"):
+        traceforge.expect([first])
+
+
+def test_an_answer_of_generate_is_a_response() -> None:
+    """Ollama has two endpoints for text."""
+    response = GenerateResponse(model="m", done=True, done_reason="stop", response="Done.")
+
+    traceforge.expect(response).contains("Done").finish_reason("stop")
 
 
 def test_each_choice_must_hold() -> None:
