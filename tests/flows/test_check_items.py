@@ -37,7 +37,7 @@ def test_each_check_is_an_item(tmp_path: Path) -> None:
     assert "2 failed, 1 passed" in ran.stdout
     assert 'expected: a text with "Paris"' in ran.stdout
     assert "there is no trace 0000ffff" in ran.stdout
-    assert "FAILED .ai-checks/b.yaml::b" in ran.stdout
+    assert "FAILED .ai-checks/b.yaml::b - contains: expected" in ran.stdout
 
 
 def test_a_malformed_file_is_an_error_of_the_collection(tmp_path: Path) -> None:

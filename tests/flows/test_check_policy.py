@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from support.approval_project import Project, record_change
 from support.command import CommandResult, traceforge
+from traceforge.errors import MissingExtra
+from traceforge.snapshots.tree import base_checks
+from traceforge.snapshots.tree.base_commit import check_checks_against_base
 
 BASE = """\
 name: capital
@@ -206,3 +210,21 @@ def test_checks_of_a_project_below_are_its_own(project: Project) -> None:
     assert 0 == project.verify().code
     (inner / "a.yaml").unlink()
     assert 1 == project.verify().code
+
+
+def test_without_pyyaml_a_changed_check_file_could_not_be_compared(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that did not change needs none: a build that only verifies installs no extra."""
+
+    def refuse(*_arguments: object) -> NoReturn:
+        raise MissingExtra("PyYAML is not installed", "checks")
+
+    monkeypatch.setattr(base_checks, "read_check_states", refuse)
+    assert () == check_checks_against_base(str(project.folder), "main").findings
+
+    write(project, "capital.yaml", BASE.replace("runs: 100", "runs: 10"))
+    (finding,) = check_checks_against_base(str(project.folder), "main").findings
+
+    assert ("IO", True) == (finding.rule, finding.is_unchecked)
+    assert "PyYAML is not installed" in finding.message

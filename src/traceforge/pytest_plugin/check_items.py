@@ -22,7 +22,7 @@ from traceforge.redact.redactor import Redactor
 from traceforge.report.check_text import check_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
-from traceforge.terminal import escape_text
+from traceforge.terminal import escape_text, one_line
 from traceforge.traces.trace_store import TraceStore
 
 
@@ -81,9 +81,12 @@ class CheckItem(pytest.Item):
             raise CheckFailed(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401
-        """What was expected and what there is; the traceback of any other error."""
+        """What was expected and what there is; the traceback of any other error. Pytest repeats the first line."""
         if isinstance(excinfo.value, CheckFailed):
-            return escape_text("\n".join(check_lines(CheckReport([excinfo.value.result]))))
+            result = excinfo.value.result
+            finding = next(iter(result.list_findings()), None)
+            message = finding.message.removeprefix(f"{self.planned.id}: ") if finding else result.outcome.value
+            return escape_text("\n".join([one_line(message), "", *check_lines(CheckReport([result]))]))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[os.PathLike[str], int, str]:
