@@ -11,7 +11,7 @@ Never: looks for changes while no page listens. It refuses no client itself: the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from starlette.responses import Response
@@ -32,20 +32,22 @@ RETRY_MS = 2000  # How long a browser waits before it connects again.
 # The kinds of events.
 TRACES = "traces"  # Traces were recorded or removed.
 CHANGES = "changes"  # Pending changes were recorded, approved or rejected.
+REPORTS = "reports"  # Checks or a live check ended.
 
-ReadStamp = Callable[[], Awaitable[int]]  # A number that differs once the pending changes do.
+ReadStamps = Callable[[], Awaitable[Mapping[str, int]]]  # Of each other kind: a number that differs once it changes.
 ReadTraces = Callable[[Callable[[TraceStore], bool]], Awaitable[bool]]
 
 
 class EventHub:
     """The clients of `/events` of one server. Used from one event loop."""
 
-    def __init__(self, read_traces: ReadTraces, read_pending_stamp: ReadStamp) -> None:
+    def __init__(self, read_traces: ReadTraces, read_stamps: ReadStamps) -> None:
         self._read_traces = read_traces
-        self._read_pending_stamp = read_pending_stamp
-        self._pending_stamp: int | None = None
+        self._read_stamps = read_stamps
+        self._stamps: dict[str, int] = {}
         self._clients: set[EventClient] = set()
         self._watching: asyncio.Task[None] | None = None
+        self._has_looked = asyncio.Event()
 
     @property
     def client_count(self) -> int:
@@ -58,10 +60,12 @@ class EventHub:
 
     def publish(self, kind: str) -> None:
         """Tell every client that there is something new of this kind."""
+        self._tell(kind)
+        self._stamps.pop(kind, None)  # So that the next look does not announce the same change again.
+
+    def _tell(self, kind: str) -> None:
         for client in self._clients:
             client.add(kind)
-        if kind == CHANGES:
-            self._pending_stamp = None  # So that the next look does not announce the same change again.
 
     def end(self) -> None:
         """The server stops: end every stream."""
@@ -74,6 +78,7 @@ class EventHub:
         client = EventClient()
         self._clients.add(client)
         if self._watching is None:
+            self._has_looked.clear()
             self._watching = asyncio.create_task(self._watch())
         try:
             yield client
@@ -83,15 +88,22 @@ class EventHub:
                 self._watching.cancel()
                 self._watching = None
 
+    async def wait_for_first_look(self) -> None:
+        """Wait until what happens from now on is noticed: the first look only says what was there before."""
+        await self._has_looked.wait()
+
     async def _watch(self) -> None:
         """Look for new traces and pending changes, for as long as there are clients."""
         changes = TraceChanges()
-        self._pending_stamp = None
+        self._stamps = {}
         while True:
-            if await self._find_changes(changes):
-                self.publish(TRACES)
-            if await self._has_other_pending():
-                self.publish(CHANGES)
+            try:
+                if await self._find_changes(changes):
+                    self._tell(TRACES)
+                for kind in await self._find_other_kinds():
+                    self._tell(kind)
+            finally:
+                self._has_looked.set()
             await asyncio.sleep(TEXTS_PAUSE_SECONDS if await self._add_texts() else POLL_SECONDS)
 
     async def _add_texts(self) -> bool:
@@ -100,9 +112,11 @@ class EventHub:
             return await self._read_traces(lambda store: store.add_texts(TEXTS_AT_ONCE) > 0)
         return False
 
-    async def _has_other_pending(self) -> bool:
-        before, self._pending_stamp = self._pending_stamp, await self._read_pending_stamp()
-        return before not in (None, self._pending_stamp)
+    async def _find_other_kinds(self) -> list[str]:
+        """The kinds whose stamp is another one than at the last look."""
+        stamps = await self._read_stamps()
+        before, self._stamps = self._stamps, dict(stamps)
+        return [kind for kind, stamp in stamps.items() if before.get(kind, stamp) != stamp]
 
     async def _find_changes(self, changes: TraceChanges) -> bool:
         with suppress(TraceForgeError):  # The folder cannot be read now; the page says so when it is loaded.
@@ -150,6 +164,7 @@ class EventStreamResponse(Response):
         """Send events until the end."""
         with self._hub.listening() as client:
             async with watch_for_disconnect(receive, client.end):
+                await self._hub.wait_for_first_look()
                 start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
                 await send(start)
                 data = b"retry: %d\n\n" % RETRY_MS

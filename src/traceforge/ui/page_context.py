@@ -15,15 +15,17 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from traceforge.checks.runs.stored_reports import REPORTS as CHECK_REPORTS
 from traceforge.config import LoadedConfig
 from traceforge.errors import NotFound
 from traceforge.http.thread_pool import ThreadPool
 from traceforge.redact.redactor import Redactor
+from traceforge.snapshots.live.live_history import REPORTS_FOLDER
 from traceforge.snapshots.record.pending_changes import PENDING_FOLDER
 from traceforge.traces.trace_store import TraceStore
 from traceforge.ui.call_previews import CallPreviews
 from traceforge.ui.context_store import ContextStore
-from traceforge.ui.event_hub import EventHub
+from traceforge.ui.event_hub import CHANGES, REPORTS, EventHub
 from traceforge.ui.page_renderer import PageRenderer
 from traceforge.ui.redacted_page import redact_page
 from traceforge.ui.self_contained import make_self_contained
@@ -81,7 +83,7 @@ class PageContext:
         self._threads = ThreadPool(THREADS, "traceforge-ui")
         self._stores = threading.local()
         self._redactor = Redactor.from_config(loaded.config)
-        self.events = EventHub(self.read_traces, self.read_pending_stamp)
+        self.events = EventHub(self.read_traces, self.read_stamps)
         self.previews = CallPreviews()
         self.context_store = ContextStore(loaded, options.context_server, context_client)
 
@@ -113,16 +115,23 @@ class PageContext:
 
         return await self._threads.run(read)
 
-    async def read_pending_stamp(self) -> int:
-        """A number that differs once pending changes came or went; 0 without any."""
+    async def read_stamps(self) -> Mapping[str, int]:
+        """A number for the pending changes, and one for the reports, that differ once some came or went."""
 
-        def read() -> int:
-            try:
-                return os.stat(os.path.join(self.project, PENDING_FOLDER)).st_mtime_ns
-            except OSError:
-                return 0
+        def read() -> Mapping[str, int]:
+            return {
+                CHANGES: self._folder_stamp(PENDING_FOLDER),
+                REPORTS: self._folder_stamp(REPORTS_FOLDER) + self._folder_stamp(CHECK_REPORTS.folder),
+            }
 
         return await self._threads.run(read)
+
+    def _folder_stamp(self, folder: str) -> int:
+        """When a folder of the project was changed; 0 without it."""
+        try:
+            return os.stat(os.path.join(self.project, folder)).st_mtime_ns
+        except OSError:
+            return 0
 
     async def read_context(self, work: Callable[[Client], Result]) -> Result:
         """Run work on the context store, in a thread.

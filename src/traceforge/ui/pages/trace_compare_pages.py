@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -14,8 +15,10 @@ from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_query import TraceQuery, read_query
 from traceforge.traces.trace_store import TraceStore
 from traceforge.traces.trace_summary import TraceSummary
+from traceforge.ui.call_previews import CallPreviews
 from traceforge.ui.page_context import AreaPages, PageContext, PageRoute
 from traceforge.ui.page_renderer import quote_path
+from traceforge.ui.views.call_preview import CallPreview
 from traceforge.ui.views.diff_view import view_comparison
 from traceforge.ui.views.trace_list_view import list_item
 
@@ -33,14 +36,25 @@ async def choose_other(request: Request, context: PageContext) -> Response:
         return RedirectResponse(f"/traces/{quote_path(reference)}/compare/{quote_path(text)}", 303)
     query = read_query(text)
     summary, candidates = await context.read_traces(lambda store: find_candidates(store, reference, query))
+    previews = await context.read_traces(lambda store: find_previews(store, candidates, context.previews))
     return context.render(
         request,
         "traces/choose.html",
         area="traces",
         item=list_item(summary),
-        items=[list_item(candidate) for candidate in candidates],
+        items=[list_item(candidate, preview=previews.get(candidate.id)) for candidate in candidates],
         text=text,
     )
+
+
+def find_previews(
+    store: TraceStore, summaries: Sequence[TraceSummary], known: CallPreviews
+) -> Mapping[str, CallPreview]:
+    """What these calls asked and got; none if one of them was removed meanwhile."""
+    try:
+        return known.find(store, [store.load_row(summary.id) for summary in summaries])
+    except NotFound:
+        return {}
 
 
 def has_trace(store: TraceStore, reference: str) -> bool:

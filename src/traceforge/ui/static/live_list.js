@@ -3,7 +3,7 @@
 // The server renders the rows of the first page again, with the filter of this page; rows that are not here yet are
 // inserted. Somebody who has scrolled down is not disturbed: a button says how many there are.
 
-import { isConnected, listen } from "./events.js";
+import { isConnected, listen, whenOpen } from "./events.js";
 
 const ROWS_MAX = 500; // Of a page that is open all day; older ones are on the next page.
 
@@ -145,5 +145,5 @@ if (list) {
     if (sign) sign.hidden = !isConnected();
   });
   listen(list.dataset.liveSource, load);
-  if (list.querySelector("[data-unread]")) load();
+  if (!list.hasAttribute("data-live-reload")) whenOpen(load); // Calls between the making of this page and now.
 }

@@ -4,9 +4,10 @@ import "./keyboard.js";
 import "./theme.js";
 import { keepTimesCurrent } from "./times.js";
 
-for (const button of document.querySelectorAll("[data-copy], [data-copy-from]")) {
-  button.hidden = false;
+export function showCopyButtons() {
+  for (const button of document.querySelectorAll("[data-copy], [data-copy-from]")) button.hidden = false;
 }
+showCopyButtons();
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy], [data-copy-from], [data-copy-url]");
   if (!button || event.ctrlKey || event.metaKey) return;

@@ -77,8 +77,8 @@ def _content_texts(content: JSON) -> Iterator[str]:
 
 def _tool_call_text(call: JSONObject) -> str:
     function = as_object(call.get("function"))
-    arguments = as_text(function.get("arguments"))[:PREVIEW_CHARS]
-    return f"{as_text(function.get('name'))}({arguments})"
+    name = as_text(function.get("name")) or as_text(call.get("name"))
+    return f"{name}({as_text(function.get('arguments'))[:PREVIEW_CHARS]})" if name else ""
 
 
 def _error_text(body: JSONObject) -> str:

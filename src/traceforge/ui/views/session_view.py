@@ -21,6 +21,7 @@ from traceforge.traces.trace_index import TraceSession
 from traceforge.traces.trace_summary import TraceSummary
 from traceforge.ui.plots import Span, span_bar
 from traceforge.ui.views.call_cost import find_call_cost
+from traceforge.ui.views.call_preview import CallPreview, preview_call
 from traceforge.ui.views.json_view import json_html, json_line
 from traceforge.ui.views.text_view import PageBudget, clip_text
 from traceforge.ui.views.trace_list_view import session_label
@@ -53,6 +54,7 @@ class StepContent(NamedTuple):
     tools: tuple[str, ...] = ()  # The tools that its answer calls.
     cost: float | None = None  # As the provider states it, or by the prices of the configuration.
     state: JSONObject | None = None
+    preview: CallPreview = CallPreview()
 
 
 class StateChange(NamedTuple):
@@ -81,6 +83,7 @@ class SessionStep(NamedTuple):
     bar: Markup
     state_html: Markup | None
     state_changes: tuple[StateChange, ...]
+    preview: CallPreview
 
 
 class Share(NamedTuple):
@@ -144,6 +147,7 @@ def read_step(body: JSONObject, models: Mapping[str, ModelRule] = MappingProxyTy
         tuple(name for name in names if name),
         None if cost is None else cost.amount,
         state if isinstance(state, dict) else None,
+        preview_call(body),
     )
 
 
@@ -208,6 +212,7 @@ def _view_step(
         bar=span_bar(span, total),
         state_html=json_html(content.state, budget) if content.state is not None else None,
         state_changes=(),
+        preview=content.preview,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceforge.canon import JSONObject
 from traceforge.traces.trace_index import TraceSession
 from traceforge.traces.trace_summary import TraceSummary
+from traceforge.ui.views.call_preview import CallPreview
 from traceforge.ui.views.session_view import StateChange, StepContent, read_step, session_item, view_session
 
 
@@ -89,7 +90,7 @@ def test_a_trace_of_any_shape_is_read() -> None:
         "state_snapshot": {"a": 1},
     }
 
-    assert StepContent(("find", "send"), 0.25, {"a": 1}) == read_step(body)
+    assert StepContent(("find", "send"), 0.25, {"a": 1}, CallPreview("", "find() send()")) == read_step(body)
     hostile: list[JSONObject] = [
         {},
         {"response": "x", "state_snapshot": []},
