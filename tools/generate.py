@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import client_methods
+import dialect_tables
 import msgspec
 import reference_pages
 
@@ -146,6 +147,8 @@ def files() -> dict[Path, bytes]:
     generated[reference / "python-api.md"] = reference_pages.python_page().encode()
     generated[reference / "openapi.json"] = openapi_text()
     generated[reference / "http-api.md"] = reference_pages.http_page(json.loads(openapi_text())).encode()
+    generated[ROOT / "src/traceforge/wire/dialect_index.py"] = dialect_tables.index_text()
+    generated[ROOT / "src/traceforge/capture/hook/dialect_paths.py"] = dialect_tables.hook_text()
     generated[ROOT / "src/traceforge/context/api/_generated/client_methods.py"] = client_methods.module_text()
     return generated
 

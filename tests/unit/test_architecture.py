@@ -252,7 +252,7 @@ def test_no_file_is_longer_than_500_lines() -> None:
 def test_strings_that_name_modules_are_seen() -> None:
     """The check above sees the tables of commands, f-strings and `-m` arguments."""
     assert "traceforge.cli.verify_command" in _modules_named_in_strings("cli.command_table")
-    assert "traceforge.wire" in _modules_named_in_strings("wire.dialects")
+    assert "traceforge.wire.anthropic" in _modules_named_in_strings("wire.dialect_index")
     assert "traceforge.capture.recorder_process" in _modules_named_in_strings("capture.recorder")
 
 

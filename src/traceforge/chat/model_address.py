@@ -15,7 +15,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from traceforge.addresses import keeps_keys_private, upstream_problem
 from traceforge.modelio.provider_adapters import ADAPTERS
-from traceforge.snapshots.live.live_address import KeyHeader, find_key
+from traceforge.snapshots.live.live_address import find_key
+from traceforge.wire.dialect_declaration import KeyHeader
 from traceforge.wire.endpoints import Dialect, EndpointKind, find_endpoint
 
 # By name: the URL, and the environment variables for the key, of which the first that is set counts.
@@ -89,8 +90,9 @@ def _find_endpoint(parts: SplitResult, provider: str) -> tuple[str, str]:
     path = parts.path.rstrip("/")
     endpoint = find_endpoint("POST", path)
     if endpoint.dialect is not None:
-        dialect = endpoint.dialect.value
-        if endpoint.kind is EndpointKind.GENERATE or endpoint.kind is not ADAPTERS[dialect].kind:
+        dialect = str(endpoint.dialect)
+        has_adapter = dialect in ADAPTERS and endpoint.kind is ADAPTERS[dialect].kind
+        if endpoint.kind is EndpointKind.GENERATE or not has_adapter:
             raise InvalidModelAddress(
                 "the chat cannot use this endpoint; give a base URL, or an endpoint that ends with "
                 "/chat/completions, /messages or /api/chat"

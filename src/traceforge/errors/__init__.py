@@ -19,6 +19,7 @@
     ├── MissingExtra               TF402  an optional package is not installed
     ├── UntrustedProject           TF403  another user configured the project
     ├── ForeignPackage             TF404  another project called traceforge is installed
+    ├── UnusableDialect            TF405  a dialect of an installed package cannot be used
     ├── CannotListen               TF501  a server cannot use an address
     ├── CannotStart                TF502  a command cannot be started
     ├── ProviderFailed             TF503  a provider gave no usable answer
@@ -79,6 +80,7 @@ from traceforge.errors.project_errors import (
     InvalidConfig,
     MissingExtra,
     UntrustedProject,
+    UnusableDialect,
 )
 from traceforge.errors.store_errors import (
     BranchConflict,
@@ -127,6 +129,7 @@ __all__ = [
     "TrackedState",
     "UnknownVersion",
     "UntrustedProject",
+    "UnusableDialect",
     "UnusedInteractions",
     "WrongMatchKey",
     "all_errors",

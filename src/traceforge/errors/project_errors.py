@@ -34,6 +34,15 @@ class ForeignPackage(TraceForgeError):
     code = "TF404"
 
 
+class UnusableDialect(TraceForgeError):
+    """A dialect that an installed package brings cannot be used."""
+
+    code = "TF405"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="Repair or uninstall the package that names it as an entry point.")
+
+
 class UntrustedProject(TraceForgeError):
     """A file that configures the project belongs to another user."""
 

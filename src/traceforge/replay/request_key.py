@@ -55,7 +55,7 @@ from traceforge.replay.logical_upstream import (
 )
 from traceforge.replay.scoped_volatile import find_model, make_volatile_rules
 from traceforge.replay.volatile import MATCH_SETTING, VolatileRules
-from traceforge.wire.endpoints import Endpoint, find_endpoint, find_prefix, split_url
+from traceforge.wire.endpoints import Dialect, Endpoint, find_endpoint, find_prefix, split_url
 
 if TYPE_CHECKING:
     from traceforge.config import LoadedConfig
@@ -452,7 +452,7 @@ def _pairs_text(pairs: Parameters) -> str:
 
 
 def _address(endpoint: Endpoint, path: str, deployment: str = "") -> str:
-    if endpoint.dialect is None:
+    if not isinstance(endpoint.dialect, Dialect):  # The key of a call does not depend on what else is installed.
         return path
     without_slash = path.rstrip("/")
     action = without_slash.rpartition("/")[2].rpartition(":")[2] + path[len(without_slash) :]

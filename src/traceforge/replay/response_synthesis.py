@@ -6,7 +6,8 @@ from traceforge.canon import JSONObject, json_bytes
 from traceforge.exchange import Chunk
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyedRequest
-from traceforge.wire.dialects import encode_response, encode_stream
+from traceforge.wire.dialect_declaration import BodyFraming
+from traceforge.wire.dialects import encode_response, encode_stream, find_framing_of
 from traceforge.wire.endpoints import Dialect
 
 
@@ -16,7 +17,7 @@ def synthesize_response(request: KeyedRequest, body: JSONObject, unified: JSONOb
     if not _is_streamed(request, body):
         response_body = json_bytes(encode_response(endpoint, unified))
         return RecordedResponse(200, (("content-type", "application/json"),), (Chunk(0.0, response_body),), False)
-    kind = "application/x-ndjson" if endpoint.dialect is Dialect.OLLAMA else "text/event-stream"
+    kind = "application/x-ndjson" if find_framing_of(endpoint) is BodyFraming.LINES else "text/event-stream"
     chunks = tuple(Chunk(0.0, frame) for frame in encode_stream(endpoint, unified))
     return RecordedResponse(200, (("content-type", kind),), chunks, True)
 

@@ -79,7 +79,7 @@ class UnmatchedRequest(NamedTuple):
         omitted = f"; and at {self.omitted_count} more" if self.omitted_count else ""
         return f"no recorded call matches; the nearest is {self.nearest}, which differs at {differences}{omitted}"
 
-    def to_response(self, dialect: Dialect | None) -> RecordedResponse:
+    def to_response(self, dialect: str | None) -> RecordedResponse:
         """The explanation as an error of the provider."""
         body = json_bytes(_error_body(dialect, f"TraceForge replay: {self.message}"))
         return RecordedResponse(UNMATCHED_STATUS, UNMATCHED_HEADERS, (Chunk(0.0, body),), streamed=False)
@@ -195,7 +195,7 @@ def _value_text(value: Side) -> str:
     return "nothing" if isinstance(value, Absent) else json_bytes(value).decode(errors="replace")
 
 
-def _error_body(dialect: Dialect | None, message: str) -> JSON:
+def _error_body(dialect: str | None, message: str) -> JSON:
     if dialect is Dialect.OLLAMA:
         return {"error": message}
     if dialect is Dialect.GEMINI:

@@ -31,10 +31,10 @@ from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import Redacted, Redaction, pair_echoes
 from traceforge.redact.redactor import Redactor, is_redacted_by_type
 from traceforge.wire.content_encoding import DecodedBody, EncodingState, decode_body, decode_chunks
-from traceforge.wire.dialects import encode_stream
-from traceforge.wire.endpoints import Dialect, Endpoint
+from traceforge.wire.dialect_declaration import BodyFraming
+from traceforge.wire.dialects import encode_stream, find_framing_of
+from traceforge.wire.endpoints import Endpoint
 from traceforge.wire.response_reader import (
-    BodyFraming,
     ParsedResponse,
     ResponseEnding,
     ResponseReader,
@@ -222,7 +222,7 @@ def find_echoes(request_redactions: Iterable[Redaction], markers: Iterable[tuple
 def _find_framing(endpoint: Endpoint, media_type: str, chunks: Sequence[bytes]) -> BodyFraming:
     data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     framing = find_framing(endpoint, media_type, data[:64] if data[:64].strip() else data)
-    if framing is BodyFraming.WHOLE and endpoint.dialect is Dialect.OLLAMA and b"}\n{" in data:
+    if framing is BodyFraming.WHOLE and b"}\n{" in data and find_framing_of(endpoint) is BodyFraming.LINES:
         return BodyFraming.LINES
     return framing
 

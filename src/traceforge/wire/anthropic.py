@@ -8,6 +8,13 @@ from __future__ import annotations
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.wire.dialect_declaration import (
+    AFTER_ANYTHING,
+    DialectDeclaration,
+    EndpointKind,
+    EndpointPath,
+    KeyHeader,
+)
 from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, sse_frame
 from traceforge.wire.unified import (
     as_object,
@@ -22,6 +29,17 @@ from traceforge.wire.unified import (
     sum_numbers,
     token_counts,
     without_fields,
+)
+
+DIALECT = DialectDeclaration(
+    name="anthropic",
+    endpoints=(
+        EndpointPath(r"/messages/?", EndpointKind.MESSAGES, rank=1),
+        EndpointPath(r"/v1/complete/?", EndpointKind.COMPLETIONS, AFTER_ANYTHING),
+    ),
+    hosts=("api.anthropic.com",),
+    api_key=KeyHeader(("ANTHROPIC_API_KEY",), "x-api-key"),
+    base_path=r"/v1/(?:messages|complete)/?\Z",
 )
 
 FINISH_REASONS = {

@@ -6,71 +6,62 @@ from a unified view. Never: knows a provider itself; its modules do, and each of
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import Protocol, cast
+from typing import cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire import embeddings
+from traceforge.wire import dialect_index
+from traceforge.wire.dialect_declaration import BodyFraming, DialectDeclaration, DialectModule
+from traceforge.wire.dialect_plugins import load_plugins
 from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
 from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame
 from traceforge.wire.unified import as_object, list_objects, without_fields
 
 
-class DialectModule(Protocol):
-    """What a dialect's module offers."""
-
-    @property
-    def new_assembler(self) -> Callable[[], StreamAssembler]:
-        """What puts a stream of this dialect together."""
-        ...
-
-    def decode_request(self, body: JSONObject, model: str) -> JSONObject:
-        """The unified request; `model` where the address names it."""
-        ...
-
-    def decode_response(self, body: JSONObject) -> JSONObject: ...
-
-    def encode_response(self, unified: JSONObject) -> JSONObject:
-        """The answer that decodes to this unified response."""
-        ...
-
-    def encode_stream(self, unified: JSONObject) -> list[StreamFrame]:
-        """The stream that assembles and decodes to this unified response."""
-        ...
-
-
-def find_dialect_module(endpoint: Endpoint) -> DialectModule | None:
-    """The module that understands this endpoint; None where none does."""
-    if endpoint.dialect is Dialect.OPENAI and endpoint.kind is EndpointKind.RESPONSES:
-        return _import_dialect("openai.responses")
-    return None if endpoint.dialect is None else _import_dialect(_MODULES[endpoint.dialect])
+def list_dialects() -> list[str]:
+    """The names of all dialects: those of TraceForge, then those of installed packages."""
+    return [*dialect_index.MODULES, *load_plugins().by_name]
 
 
 @cache
-def _import_dialect(module: str) -> DialectModule:
+def find_declaration(dialect: str) -> DialectDeclaration:
+    """What a dialect declares. Imports its module."""
+    declaration = getattr(import_module(_module_name(dialect)), "DIALECT")  # noqa: B009 (mypy: a module has no fields)
+    return cast("DialectDeclaration", declaration)
+
+
+def _module_name(dialect: str) -> str:
+    module = dialect_index.MODULES.get(dialect)
+    return module if module is not None else load_plugins().by_name[dialect].module
+
+
+def find_framing_of(endpoint: Endpoint) -> BodyFraming:
+    """How the streams of an endpoint are divided, where nothing in them tells."""
+    return BodyFraming.SSE if endpoint.dialect is None else find_declaration(endpoint.dialect).framing
+
+
+def find_dialect_module(endpoint: Endpoint) -> DialectModule | None:
+    """What understands this endpoint; None where nothing does."""
+    return None if endpoint.dialect is None else _import_codec(endpoint.dialect, endpoint.kind)
+
+
+@cache
+def _import_codec(dialect: str, kind: EndpointKind) -> DialectModule:
     """Deferred: all dialects together take 18 ms to import, and most projects use one."""
-    return cast("DialectModule", import_module(f"traceforge.wire.{module}"))
-
-
-_MODULES = {
-    Dialect.OPENAI: "openai.chat",
-    Dialect.ANTHROPIC: "anthropic",
-    Dialect.GEMINI: "gemini",
-    Dialect.OLLAMA: "ollama",
-}
+    paths = find_declaration(dialect).endpoints
+    codec = next((path.codec for path in paths if path.kind is kind), "")
+    module, _, name = codec.partition(":")
+    found: object = import_module(module or _module_name(dialect))
+    return cast("DialectModule", getattr(found, name) if name else found)
 
 
 def decode_request(endpoint: Endpoint, body: JSONObject) -> JSONObject:
     """The unified request; that of an unknown endpoint is its body."""
     dialect_module = find_dialect_module(endpoint)
-    if dialect_module is None or endpoint.dialect is None:
+    if dialect_module is None:
         return body
-    if endpoint.kind is EndpointKind.EMBEDDINGS:
-        unified = embeddings.decode_request(body, endpoint.dialect, endpoint.model)
-    else:
-        unified = dialect_module.decode_request(body, endpoint.model)
+    unified = dialect_module.decode_request(body, endpoint.model)
     if endpoint.model and "model" not in unified:
         unified["model"] = endpoint.model
     return unified
@@ -79,11 +70,7 @@ def decode_request(endpoint: Endpoint, body: JSONObject) -> JSONObject:
 def decode_response(endpoint: Endpoint, body: JSONObject) -> JSONObject:
     """The unified response of a successful answer."""
     dialect_module = find_dialect_module(endpoint)
-    if dialect_module is None or endpoint.dialect is None:
-        return {"object": "other", **body}
-    if endpoint.kind is EndpointKind.EMBEDDINGS:
-        return embeddings.decode_response(body, endpoint.dialect)
-    return dialect_module.decode_response(body)
+    return {"object": "other", **body} if dialect_module is None else dialect_module.decode_response(body)
 
 
 def new_assembler(endpoint: Endpoint) -> StreamAssembler | None:
@@ -106,16 +93,15 @@ def encode_stream(endpoint: Endpoint, unified: JSONObject) -> list[StreamFrame]:
     return dialect_module.encode_stream(_as_text_completion(endpoint, unified))
 
 
-_TEXT_ENDPOINTS = {
-    (Dialect.OPENAI, EndpointKind.COMPLETIONS),
-    (Dialect.ANTHROPIC, EndpointKind.COMPLETIONS),
-    (Dialect.OLLAMA, EndpointKind.GENERATE),
-}
+def _is_text_endpoint(endpoint: Endpoint) -> bool:
+    return endpoint.kind is EndpointKind.COMPLETIONS or (
+        endpoint.dialect is Dialect.OLLAMA and endpoint.kind is EndpointKind.GENERATE
+    )
 
 
 def _as_text_completion(endpoint: Endpoint, unified: JSONObject) -> JSONObject:
     """A response written by hand does not say what it is: where text is asked for, its content is the text."""
-    if "object" in unified or (endpoint.dialect, endpoint.kind) not in _TEXT_ENDPOINTS:
+    if "object" in unified or not _is_text_endpoint(endpoint):
         return unified
     choices: list[JSON] = [
         {

@@ -5,44 +5,22 @@ In: bodies. Out: the unified request and response. Never: rounds a number.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.endpoints import Dialect
 from traceforge.wire.unified import as_object, build_usage, is_number, list_objects, sum_numbers, without_fields
 
+_VECTOR_FIELDS = ("embedding", "embeddings")
 
-def decode_request(body: JSONObject, dialect: Dialect, model: str) -> JSONObject:
-    """The unified request: `input` is what was embedded."""
-    if dialect is Dialect.GEMINI:
-        requests = list_objects(body.get("requests"))
-        embedded: JSON = [request.get("content") for request in requests] if requests else body.get("content")
-        return {"model": model, **body, "input": embedded}
+
+def decode_input_request(body: JSONObject, model: str = "") -> JSONObject:
+    """The unified request of OpenAI and Ollama: `input` is what was embedded."""
     return {**body, "input": body.get("input", body.get("prompt"))}
 
 
-def decode_response(body: JSONObject, dialect: Dialect) -> JSONObject:
+def decode_openai_response(body: JSONObject) -> JSONObject:
     """The unified response: `data` holds a vector each."""
-    if dialect is Dialect.OPENAI:
-        return {"object": "list", **body, **_openai_usage(body.get("usage"))}
-    vectors: list[JSON]
-    if dialect is Dialect.GEMINI:
-        embeddings = list_objects(body.get("embeddings")) or (
-            [as_object(body["embedding"])] if "embedding" in body else []
-        )
-        vectors = [item.get("values") for item in embeddings]
-        extra = without_fields(body, ("embedding", "embeddings"))
-    else:
-        listed = body.get("embeddings")
-        vectors = listed if isinstance(listed, list) else [body.get("embedding")]
-        extra = without_fields(body, ("embedding", "embeddings"))
-    data: list[JSON] = [{"object": "embedding", "index": place, "embedding": v} for place, v in enumerate(vectors)]
-    unified: JSONObject = {"object": "list", "data": data, **extra}
-    if "prompt_eval_count" in body:
-        count = sum_numbers(body, "prompt_eval_count")
-        unified["usage"] = build_usage({"prompt_eval_count": body["prompt_eval_count"]}, prompt=count, completion=0)
-    elif is_number(as_object(body.get("usageMetadata")).get("promptTokenCount")):
-        counts = as_object(body["usageMetadata"])
-        unified["usage"] = build_usage(counts, prompt=sum_numbers(counts, "promptTokenCount"), completion=0)
-    return unified
+    return {"object": "list", **body, **_openai_usage(body.get("usage"))}
 
 
 def _openai_usage(usage: JSON) -> JSONObject:
@@ -55,3 +33,41 @@ def _openai_usage(usage: JSON) -> JSONObject:
     if prompt is None or is_number(usage.get("completion_tokens")):
         return {}
     return {"usage": {**usage, **build_usage(usage, prompt=prompt, completion=0, total=total)}}
+
+
+def decode_gemini_request(body: JSONObject, model: str = "") -> JSONObject:
+    """The unified request; the address names the model."""
+    requests = list_objects(body.get("requests"))
+    embedded: JSON = [request.get("content") for request in requests] if requests else body.get("content")
+    return {"model": model, **body, "input": embedded}
+
+
+def decode_gemini_response(body: JSONObject) -> JSONObject:
+    """The unified response of one text, or of several."""
+    embeddings = list_objects(body.get("embeddings")) or (
+        [as_object(body["embedding"])] if "embedding" in body else []
+    )
+    unified = list_vectors([item.get("values") for item in embeddings], without_fields(body, _VECTOR_FIELDS))
+    counts = as_object(body.get("usageMetadata"))
+    return {**unified, **_prompt_usage(counts, "promptTokenCount")}
+
+
+def decode_ollama_response(body: JSONObject) -> JSONObject:
+    """The unified response of `/api/embed`, and of the older `/api/embeddings`."""
+    listed = body.get("embeddings")
+    vectors = listed if isinstance(listed, list) else [body.get("embedding")]
+    counts = {name: body[name] for name in ("prompt_eval_count",) if name in body}
+    return {**list_vectors(vectors, without_fields(body, _VECTOR_FIELDS)), **_prompt_usage(counts, *counts)}
+
+
+def list_vectors(vectors: Iterable[JSON], extra: JSONObject) -> JSONObject:
+    """OpenAI's list of these vectors, with the provider's other fields."""
+    data: list[JSON] = [
+        {"object": "embedding", "index": place, "embedding": vector} for place, vector in enumerate(vectors)
+    ]
+    return {"object": "list", "data": data, **extra}
+
+
+def _prompt_usage(counts: JSONObject, *names: str) -> JSONObject:
+    prompt = sum_numbers(counts, *names)
+    return {} if prompt is None else {"usage": build_usage(counts, prompt=prompt, completion=0)}

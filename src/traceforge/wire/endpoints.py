@@ -1,22 +1,40 @@
 """Which API dialect an address belongs to.
 
-In: a method and a URL. Out: the endpoint, with its dialect and kind. Never: looks at the host: the path decides,
-because many servers are compatible with the same API.
+In: a method and a URL. Out: the endpoint, with its dialect and kind. Never: looks at the host where the path says
+enough, because many servers are compatible with the same API; imports a dialect that comes with TraceForge: what they
+declare is in `dialect_index`, a table that `make docs` writes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
+
+from traceforge.wire import dialect_index
+from traceforge.wire.dialect_declaration import EndpointKind, EndpointPath
+from traceforge.wire.dialect_plugins import load_plugins
+
+__all__ = [
+    "OTHER_ENDPOINT",
+    "Dialect",
+    "Endpoint",
+    "EndpointKind",
+    "PathRule",
+    "find_endpoint",
+    "find_prefix",
+    "make_rules",
+    "split_url",
+]
 
 PATHS_REMEMBERED = 256  # A project has a handful.
 
 
 class Dialect(StrEnum):
-    """An API that `wire` understands."""
+    """A dialect in which TraceForge can also ask a model. Others that it understands are known by name."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -24,94 +42,106 @@ class Dialect(StrEnum):
     OLLAMA = "ollama"
 
 
-class EndpointKind(StrEnum):
-    """The purpose of an endpoint, such as a chat or an embedding."""
-
-    CHAT = "chat"
-    COMPLETIONS = "completions"
-    RESPONSES = "responses"
-    MESSAGES = "messages"
-    GENERATE = "generate"
-    EMBEDDINGS = "embeddings"
-    OTHER = "other"
+_NOT_GENERATING = frozenset({EndpointKind.OTHER, EndpointKind.EMBEDDINGS, EndpointKind.RERANK})
 
 
 class Endpoint(NamedTuple):
     """An address that was understood, or `OTHER`: kept raw and counted."""
 
-    dialect: Dialect | None
+    dialect: str | None  # a `Dialect`, or the name of another one
     kind: EndpointKind
     model: str = ""  # where the address names it
 
     @property
     def is_generative(self) -> bool:
         """Whether a model generates an answer at this endpoint."""
-        return self.kind not in (EndpointKind.OTHER, EndpointKind.EMBEDDINGS)
+        return self.kind not in _NOT_GENERATING
 
 
-# The parts of a path that an endpoint may follow. A name such as `responses` alone says little: it must follow
-# nothing, a version, a word that providers and gateways use, or a single part, which is the base of a gateway. So a
-# path that merely ends like a provider's (`/surveys/1/responses`, `/channels/1/messages`) is not taken for one.
-_VERSION = r"/v[0-9]+[a-z0-9]*"
-_API_WORDS = r"/(?:openai|anthropic|inference|models|beta|codex|compat|serving-endpoints|ollama|litellm)"
-_BASE = rf"(?:\A(?:/[A-Za-z][A-Za-z0-9._~-]*)?|{_VERSION}|{_API_WORDS})"
-_DEPLOYMENT = r"/deployments/(?P<model>[^/]+)"
+class PathRule(NamedTuple):
+    """One row of `dialect_index.RULES`, or the same of a dialect that a package outside brings."""
 
-# The most common first: a pattern is compiled when it is first tried. What is before `endpoint` is the prefix.
-_RULES: tuple[tuple[str, Dialect, EndpointKind], ...] = (
-    (rf"(?P<endpoint>(?:{_DEPLOYMENT})?/chat/completions/?)\Z", Dialect.OPENAI, EndpointKind.CHAT),
-    (rf"{_BASE}(?P<endpoint>/messages/?)\Z", Dialect.ANTHROPIC, EndpointKind.MESSAGES),
-    (rf"{_BASE}(?P<endpoint>/responses/?)\Z", Dialect.OPENAI, EndpointKind.RESPONSES),
-    (rf"{_BASE}(?P<endpoint>/api/chat/?)\Z", Dialect.OLLAMA, EndpointKind.CHAT),
-    (rf"{_BASE}(?P<endpoint>/api/generate/?)\Z", Dialect.OLLAMA, EndpointKind.GENERATE),
-    (rf"{_BASE}(?P<endpoint>/api/embed(?:dings)?/?)\Z", Dialect.OLLAMA, EndpointKind.EMBEDDINGS),
-    (
-        r"(?P<endpoint>/models/(?P<model>[^/]+):(?:stream)?[gG]enerateContent)\Z",
-        Dialect.GEMINI,
-        EndpointKind.GENERATE,
-    ),
-    (
-        r"(?P<endpoint>/models/(?P<model>[^/]+):(?:batchE|asyncBatchE|e)mbedContents?)\Z",
-        Dialect.GEMINI,
-        EndpointKind.EMBEDDINGS,
-    ),
-    (rf"(?P<endpoint>{_DEPLOYMENT}/completions/?)\Z", Dialect.OPENAI, EndpointKind.COMPLETIONS),
-    (rf"{_BASE}(?P<endpoint>/completions/?)\Z", Dialect.OPENAI, EndpointKind.COMPLETIONS),
-    (rf"(?P<endpoint>{_DEPLOYMENT}/embeddings/?)\Z", Dialect.OPENAI, EndpointKind.EMBEDDINGS),
-    (rf"{_BASE}(?P<endpoint>/embeddings/?)\Z", Dialect.OPENAI, EndpointKind.EMBEDDINGS),
-    (r"(?P<endpoint>/v1/complete/?)\Z", Dialect.ANTHROPIC, EndpointKind.COMPLETIONS),
-)
-_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?=//))?(?://[^/?#]*)?([^?#]*)(?:\?([^#]*))?")
+    pattern: str  # searched in a path; what is before its group `endpoint` is the prefix
+    dialect: str
+    kind: str
+    only_at_hosts: bool
+
+
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?=//))?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?")
 _IGNORED = dict.fromkeys(map(ord, "\t\r\n"))  # As every client and the standard library ignore them in an address.
-_THREADS = r"/threads/[^/]+/messages/?\Z"  # OpenAI's assistants: not Anthropic's messages
+_LOCAL_HOSTS = frozenset({"", "localhost", "127.0.0.1", "[::1]"})  # "": a path alone
 
 
 def find_endpoint(method: str, url: str) -> Endpoint:
     """The endpoint of a URL. An unknown address, and every method except POST, is `OTHER`."""
-    return _find(split_url(url)[0])[0] if method.upper() == "POST" else _OTHER
+    if method.upper() != "POST":
+        return OTHER_ENDPOINT
+    match = _URL.match(url.translate(_IGNORED))
+    return _find(match[2], _host_name(match[1] or ""))[0] if match else OTHER_ENDPOINT
 
 
 def find_prefix(path: str) -> str:
-    """The part of a path before its endpoint, such as `/v1`; "" where the endpoint is unknown."""
-    return _find(path)[1]
+    """The part of a path before its endpoint, such as `/v1`; "" where the endpoint is of no `Dialect`.
+
+    Request keys depend on it, and not on which other dialects are installed.
+    """
+    return _find(path, "?")[1]
+
+
+def _host_name(authority: str) -> str:
+    host = authority.rpartition("@")[2].lower()
+    return host if host.endswith("]") else re.sub(r":[0-9]*\Z", "", host)
 
 
 @lru_cache(PATHS_REMEMBERED)
-def _find(path: str) -> tuple[Endpoint, str]:
+def _find(path: str, host: str) -> tuple[Endpoint, str]:
     path = unquote(path)
-    if not re.search(_THREADS, path):
-        for pattern, dialect, kind in _RULES:
-            match = re.search(pattern, path)
-            if match:
-                endpoint = Endpoint(dialect, kind, match.groupdict().get("model") or "")
-                return endpoint, path[: match.start("endpoint")]
-    return _OTHER, ""
+    if any(re.search(pattern, path) for pattern in dialect_index.NOT_PATHS):
+        return OTHER_ENDPOINT, ""
+    for rule in _all_rules():
+        match = re.search(rule.pattern, path)
+        if match and (not rule.only_at_hosts or _is_at_host(rule.dialect, host)):
+            name = _KNOWN.get(rule.dialect, rule.dialect)
+            endpoint = Endpoint(name, EndpointKind(rule.kind), match.groupdict().get("model") or "")
+            return endpoint, path[: match.start("endpoint")] if isinstance(name, Dialect) else ""
+    return OTHER_ENDPOINT, ""
 
 
-_OTHER = Endpoint(None, EndpointKind.OTHER)
+def _all_rules() -> Iterator[PathRule]:
+    """Those of TraceForge first; those of other packages are loaded where none of them fits."""
+    yield from _BUILT_IN
+    yield from _plugin_rules()
+
+
+def _is_at_host(dialect: str, host: str) -> bool:
+    plugin = load_plugins().by_name.get(dialect) if dialect not in dialect_index.HOSTS else None
+    hosts: Iterable[str] = plugin.declaration.hosts if plugin is not None else dialect_index.HOSTS.get(dialect, ())
+    return host in _LOCAL_HOSTS or host in hosts
+
+
+def make_rules(name: str, endpoints: Iterable[EndpointPath]) -> list[PathRule]:
+    """The rules of a declaration; `tools/dialect_tables.py` writes the table with this function."""
+    return [
+        PathRule(rf"{path.after}(?P<endpoint>{path.path})\Z", name, path.kind.value, path.only_at_hosts)
+        for path in endpoints
+    ]
+
+
+@cache
+def _plugin_rules() -> tuple[PathRule, ...]:
+    return tuple(
+        rule
+        for plugin in load_plugins().by_name.values()
+        for rule in make_rules(plugin.declaration.name, plugin.declaration.endpoints)
+    )
+
+
+_KNOWN = {dialect.value: dialect for dialect in Dialect}
+_BUILT_IN = tuple(PathRule(*row) for row in dialect_index.RULES)
+OTHER_ENDPOINT = Endpoint(None, EndpointKind.OTHER)
 
 
 def split_url(url: str) -> tuple[str, str]:
     """The path and the query of a URL; also of one whose user was redacted, which the standard library refuses."""
     match = _URL.match(url.translate(_IGNORED))
-    return (match[1], match[2] or "") if match else ("", "")
+    return (match[2], match[3] or "") if match else ("", "")

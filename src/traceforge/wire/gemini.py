@@ -9,6 +9,16 @@ import re
 from typing import cast
 
 from traceforge.canon import DEPTH_MAX, JSON, JSONObject
+from traceforge.wire import embeddings
+from traceforge.wire.dialect_declaration import (
+    AFTER_ANYTHING,
+    BodyCodec,
+    BodyFraming,
+    DialectDeclaration,
+    EndpointKind,
+    EndpointPath,
+    KeyHeader,
+)
 from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, sse_frame
 from traceforge.wire.unified import (
     as_object,
@@ -21,6 +31,26 @@ from traceforge.wire.unified import (
     parse_or_keep,
     sum_numbers,
     without_fields,
+)
+
+_MODEL = r"/models/(?P<model>[^/]+)"
+DIALECT = DialectDeclaration(
+    name="gemini",
+    endpoints=(
+        EndpointPath(rf"{_MODEL}:(?:stream)?[gG]enerateContent", EndpointKind.GENERATE, AFTER_ANYTHING, rank=4),
+        EndpointPath(
+            rf"{_MODEL}:(?:batchE|asyncBatchE|e)mbedContents?",
+            EndpointKind.EMBEDDINGS,
+            AFTER_ANYTHING,
+            codec=":EMBEDDINGS",
+            rank=4,
+        ),
+    ),
+    hosts=("aiplatform.googleapis.com", "generativelanguage.googleapis.com"),
+    host_endings=("-aiplatform.googleapis.com",),
+    api_key=KeyHeader(("GOOGLE_API_KEY", "GEMINI_API_KEY"), "x-goog-api-key"),
+    framing=BodyFraming.ARRAY,
+    base_path=r"/v1[a-z0-9]*/(?:.*/)?models/[^/]+\Z",
 )
 
 FINISH_REASONS = {
@@ -360,3 +390,12 @@ new_assembler = ContentAssembler
 def encode_stream(unified: JSONObject) -> list[StreamFrame]:
     """A stream of one chunk."""
     return [sse_frame(encode_response(unified))]
+
+
+EMBEDDINGS = BodyCodec(
+    embeddings.decode_gemini_request,
+    embeddings.decode_gemini_response,
+    encode_response,
+    encode_stream,
+    new_assembler,
+)

@@ -8,6 +8,15 @@ from __future__ import annotations
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.wire import embeddings
+from traceforge.wire.dialect_declaration import (
+    BodyCodec,
+    BodyFraming,
+    DialectDeclaration,
+    EndpointKind,
+    EndpointPath,
+    KeyHeader,
+)
 from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, line_frame
 from traceforge.wire.unified import (
     as_object,
@@ -21,6 +30,19 @@ from traceforge.wire.unified import (
     sum_numbers,
     token_counts,
     without_fields,
+)
+
+DIALECT = DialectDeclaration(
+    name="ollama",
+    endpoints=(
+        EndpointPath(r"/api/chat/?", EndpointKind.CHAT, rank=3),
+        EndpointPath(r"/api/generate/?", EndpointKind.GENERATE, rank=3),
+        EndpointPath(r"/api/embed(?:dings)?/?", EndpointKind.EMBEDDINGS, codec=":EMBEDDINGS", rank=3),
+    ),
+    hosts=("ollama.com",),
+    api_key=KeyHeader(("OLLAMA_API_KEY",), "authorization", "Bearer "),
+    framing=BodyFraming.LINES,
+    base_path=r"/api/[a-z]+/?\Z",
 )
 
 OPTION_NAMES = {
@@ -173,3 +195,12 @@ new_assembler = LineAssembler
 def encode_stream(unified: JSONObject) -> list[StreamFrame]:
     """A stream of one line."""
     return [line_frame(encode_response(unified))]
+
+
+EMBEDDINGS = BodyCodec(
+    embeddings.decode_input_request,
+    embeddings.decode_ollama_response,
+    encode_response,
+    encode_stream,
+    new_assembler,
+)

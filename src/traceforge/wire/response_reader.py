@@ -13,12 +13,12 @@ from typing import NamedTuple
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.errors import NotJSON
 from traceforge.http.event_stream import EventStreamParser
-from traceforge.wire.dialects import decode_response, new_assembler
-from traceforge.wire.endpoints import Dialect, Endpoint
+from traceforge.wire.dialect_declaration import BodyFraming
+from traceforge.wire.dialects import decode_response, find_framing_of, new_assembler
+from traceforge.wire.endpoints import Endpoint
 from traceforge.wire.json_streams import ArrayParser, LineParser
-from traceforge.wire.openai.chat import DONE_DATA, ChatAssembler
 from traceforge.wire.provider_error import read_error
-from traceforge.wire.stream_assembly import StreamAssembler
+from traceforge.wire.stream_assembly import DONE_DATA, StreamAssembler
 
 
 class ResponseEnding(StrEnum):
@@ -42,21 +42,12 @@ class ParsedResponse(NamedTuple):
     streamed: bool = False  # did it come as events or lines?
 
 
-class BodyFraming(StrEnum):
-    """How a body is divided."""
-
-    WHOLE = "whole"
-    SSE = "sse"
-    LINES = "lines"
-    ARRAY = "array"
-
-
 def find_framing(endpoint: Endpoint, media_type: str, start: bytes) -> BodyFraming:
     """How to read a body that begins like this. A label is believed only where the bytes do not contradict it."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
         return BodyFraming.SSE
-    if endpoint.dialect is Dialect.GEMINI and text.startswith(b"["):
+    if text.startswith(b"[") and find_framing_of(endpoint) is BodyFraming.ARRAY:
         return BodyFraming.ARRAY
     label = media_type.partition(";")[0].strip().lower()
     if label in ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"):
@@ -121,8 +112,7 @@ class ResponseReader:
         assert self._assembler is not None
         name, data = event if isinstance(event, tuple) else ("", event)
         if data.strip() == DONE_DATA:
-            if isinstance(self._assembler, ChatAssembler):
-                self._assembler.add_done()
+            self._assembler.add_done()
             return
         try:
             value = parse_json(data)
@@ -148,16 +138,19 @@ class ResponseReader:
         if not isinstance(body, dict):
             ending = ResponseEnding.ERROR if self._status >= 400 else ResponseEnding.RAW
             return ParsedResponse(ending, body, None, {})
-        is_cut = self._endpoint.dialect is Dialect.OLLAMA and body.get("done") is False  # a stream of one line
+        is_cut = body.get("done") is False and self._may_be_lines()  # a stream of one line
         return self._build_result(body, ResponseEnding.CUT if is_cut else ResponseEnding.COMPLETE)
 
     def _finish_lines(self, data: bytes) -> ParsedResponse:
-        """Not one document: Ollama's lines may come under any label."""
-        if self._endpoint.dialect is Dialect.OLLAMA and data.lstrip().startswith(b"{"):
+        """Not one document: lines may come under any label."""
+        if data.lstrip().startswith(b"{") and self._may_be_lines():
             self._assembler, self._parser, self._body_parts = new_assembler(self._endpoint), LineParser(), None
             self._feed_parser(data)
             return self.finish()
         return self.finish_value(None)
+
+    def _may_be_lines(self) -> bool:
+        return find_framing_of(self._endpoint) is BodyFraming.LINES
 
     def _finish_stream(self) -> ParsedResponse:
         assert self._assembler is not None

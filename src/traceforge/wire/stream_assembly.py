@@ -12,6 +12,8 @@ from typing import NewType
 
 from traceforge.canon import JSON, JSONObject, ecmascript_bytes
 
+DONE_DATA = b"[DONE]"  # the last event of OpenAI's streams, and of many compatible servers
+
 StreamFrame = NewType("StreamFrame", bytes)  # one event as it goes over the wire
 
 
@@ -31,6 +33,9 @@ class StreamAssembler(ABC):
     @abstractmethod
     def finish(self) -> JSONObject:
         """The stream has ended: the body, as far as it came."""
+
+    def add_done(self) -> None:  # noqa: B027 (most dialects have a final event of their own)
+        """The stream ended with `[DONE]`."""
 
     def add_error(self, error: JSON) -> None:
         """The provider reports an error inside the stream."""

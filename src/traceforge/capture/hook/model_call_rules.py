@@ -3,8 +3,8 @@
 In: a method and a URL, and hosts that a project named. Out: yes or no. Never: looks at a body, or at headers: other
 calls (to a database, telemetry, a web page) are not watched, unless the project asks for all.
 
-The paths are those that `traceforge.wire.endpoints` understands; a test keeps the two equal. The hosts are those of
-providers, whose other calls (files, models, batches) are watched too.
+`dialect_paths` has the paths that `traceforge.wire.endpoints` understands, and the hosts of providers, whose other
+calls (files, models, batches) are watched too. A test keeps both equal.
 """
 
 from __future__ import annotations
@@ -14,57 +14,27 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from urllib.parse import unquote, urlsplit
 
+from .dialect_paths import HOST_ENDINGS, HOSTS, MODEL_PATHS, NOT_MODEL_PATHS
 from .tripwire import is_loopback
 
-# Compiled when the first URL is looked at, which in most runs of a small program never comes.
-_VERSION = r"/v[0-9]+[a-z0-9]*"
-_BASE = (
-    r"(?:\A(?:/[A-Za-z][A-Za-z0-9._~-]*)?"
-    rf"|{_VERSION}|/(?:openai|anthropic|inference|models|beta|codex|compat|serving-endpoints|ollama|litellm))"
-)
-MODEL_PATHS = (
-    r"/chat/completions/?\Z"
-    r"|/models/[^/]+:(?:stream)?[gG]enerateContent\Z"
-    r"|/models/[^/]+:(?:batchE|asyncBatchE|e)mbedContents?\Z"
-    r"|/deployments/[^/]+/(?:completions|embeddings)/?\Z"
-    rf"|{_BASE}/(?:api/(?:chat|generate|embed(?:dings)?)|completions|embeddings|responses|messages)/?\Z"
-    r"|/v1/complete/?\Z"
-)
-_THREADS = r"/threads/[^/]+/messages/?\Z"
+# Patterns are compiled when the first URL is looked at, which in most runs of a small program never comes.
 _TELEMETRY = r"/traces/ingest/?\Z"  # openai-agents reports there with any base URL
 
-HOSTS = frozenset(
-    {
-        "aiplatform.googleapis.com",
-        "api.anthropic.com",
-        "api.cohere.com",
-        "api.deepseek.com",
-        "api.fireworks.ai",
-        "api.groq.com",
-        "api.mistral.ai",
-        "api.openai.com",
-        "api.together.xyz",
-        "api.x.ai",
-        "generativelanguage.googleapis.com",
-        "ollama.com",
-        "openrouter.ai",
-    }
-)
-_HOST_ENDINGS = ("-aiplatform.googleapis.com", ".openai.azure.com", ".services.ai.azure.com")
-
-
-EVERY_HOST, EXCEPT = "*", "!"
+EVERY_HOST, EXCEPT, PATH = "*", "!", "~"
 
 
 class WatchedHosts:
     """Hosts all of whose calls are watched.
 
     An entry is a name or a pattern, with or without a port. EVERY_HOST means all but this machine, and all but the
-    patterns that follow EXCEPT.
+    patterns that follow EXCEPT. What follows PATH is a regular expression: a POST to such a path, at any host, is
+    watched too; so the dialects of installed packages reach a process that does not have them.
     """
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
-        texts = [entry.lower() for entry in entries]
+        entries = list(entries)
+        self._paths = "|".join(entry[len(PATH) :] for entry in entries if entry.startswith(PATH))
+        texts = [entry.lower() for entry in entries if not entry.startswith(PATH)]
         self._is_every = EVERY_HOST in texts
         self._ignored = [text[len(EXCEPT) :] for text in texts if text.startswith(EXCEPT)]
         named = [text for text in texts if text != EVERY_HOST and not text.startswith(EXCEPT)]
@@ -79,6 +49,10 @@ class WatchedHosts:
         if not self._names.isdisjoint(spellings) or _matches(spellings, self._patterns):
             return True
         return self._is_every and bool(name) and not is_loopback(name) and not _matches(spellings, self._ignored)
+
+    def has_path(self, path: str) -> bool:
+        """Whether a POST to this path is watched."""
+        return bool(self._paths) and re.search(self._paths, path) is not None
 
 
 def _matches(names: Iterable[str], patterns: Iterable[str]) -> bool:
@@ -95,11 +69,17 @@ def is_model_call(method: str, url: str, hosts: WatchedHosts = NO_HOSTS) -> bool
         path = parts.path
         if "%" in path:
             path = unquote(path)
-        if method.upper() == "POST" and re.search(MODEL_PATHS, path) and not re.search(_THREADS, path):
+        if method.upper() == "POST" and _is_model_path(path, hosts):
             return True
     except ValueError:
         return False  # not a URL: the client will say so
     return is_at_known_host(url, hosts)
+
+
+def _is_model_path(path: str, hosts: WatchedHosts) -> bool:
+    if not re.search(MODEL_PATHS, path) and not hosts.has_path(path):
+        return False
+    return not any(re.search(pattern, path) for pattern in NOT_MODEL_PATHS)
 
 
 def is_at_known_host(url: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
@@ -124,4 +104,4 @@ def is_known_host(netloc: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
     """Whether a provider, or a server that the project named, answers there."""
     host = netloc.rpartition("@")[2].lower()
     name = host.partition(":")[0]
-    return name in HOSTS or name.endswith(_HOST_ENDINGS) or hosts.has(netloc)
+    return name in HOSTS or name.endswith(HOST_ENDINGS) or hosts.has(netloc)

@@ -150,12 +150,12 @@ def _climbs_out(path: str) -> bool:
     return False
 
 
-def find_dialect(method: str, path: str, is_anthropic: bool) -> Dialect | None:
+def find_dialect(method: str, path: str, is_anthropic: bool) -> str | None:
     """The provider whose API has this path, where the path names no upstream."""
     if not _API_PATH.match(path):
         return None
     dialect = find_endpoint(method, path).dialect
-    if dialect is not None:
+    if isinstance(dialect, Dialect):  # Others are reached through an upstream that the project names.
         return dialect
     if path.startswith("/v1/") and is_anthropic:
         return Dialect.ANTHROPIC

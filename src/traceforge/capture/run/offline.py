@@ -27,7 +27,7 @@ from traceforge.addresses import port_range
 from traceforge.canon import json_bytes, parse_json
 from traceforge.capture.hook.callsite import parse_test
 from traceforge.capture.hook.child_processes import looks_like_python
-from traceforge.capture.hook.model_call_rules import MODEL_PATHS
+from traceforge.capture.hook.dialect_paths import MODEL_PATHS
 from traceforge.capture.hook.tripwire import MODEL, REMOTE, Tripwire
 from traceforge.capture.run import environment
 from traceforge.capture.run.connection_supervisor import ConnectionSupervisor

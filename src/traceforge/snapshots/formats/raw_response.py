@@ -56,7 +56,7 @@ from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason, draft_record
 from traceforge.snapshots.formats.snapshot_format import OWN_REQUEST_FIELDS, RESTORE_HINT, CallSource
 from traceforge.wire.dialects import decode_request
-from traceforge.wire.endpoints import find_endpoint
+from traceforge.wire.endpoints import OTHER_ENDPOINT, Dialect, Endpoint, find_endpoint
 from traceforge.wire.response_reader import ParsedResponse, ResponseReader
 
 VERSION = "1.0.0"
@@ -327,7 +327,10 @@ def _check_cancelled(response: dict[str, Any]) -> list[ShapeProblem]:
 
 def decode_call(raw: RawResponse) -> tuple[JSONObject, ParsedResponse]:
     """The request and the answer, decoded from the bytes that are replayed."""
-    endpoint = find_endpoint(raw.method, raw.url)
+    return _decode_as(raw, find_endpoint(raw.method, raw.url))
+
+
+def _decode_as(raw: RawResponse, endpoint: Endpoint) -> tuple[JSONObject, ParsedResponse]:
     request = decode_request(endpoint, raw.request_body) if isinstance(raw.request_body, dict) else {}
     reader = ResponseReader(endpoint, raw.status, find_header(raw.response_headers, "content-type"))
     for chunk in raw.chunks:
@@ -336,17 +339,22 @@ def decode_call(raw: RawResponse) -> tuple[JSONObject, ParsedResponse]:
 
 
 def draft_raw_response(raw: RawResponse, policy: ModelPolicy) -> RecordDraft:
-    """The record that this raw response would have."""
+    """The record that this raw response would have.
+
+    Only of a `Dialect`: what is committed must not depend on what else this machine has installed.
+    """
     if raw.cancellation is not None:
         return RecordDraft(DraftKind.RAW_ONLY, {}, {}, (RefusalReason("response", CANCELLED, ""),))
-    request, answer = decode_call(raw)
+    endpoint = find_endpoint(raw.method, raw.url)
+    endpoint = endpoint if isinstance(endpoint.dialect, Dialect) else OTHER_ENDPOINT
+    request, answer = _decode_as(raw, endpoint)
     if answer.streamed and request:
         request = {**request, "stream": True}  # Gemini asks for a stream in the address, and Ollama by default.
     return draft_record(
         request,
         answer.unified if answer.error is None else None,
         policy,
-        find_endpoint(raw.method, raw.url),
+        endpoint,
         is_left_early=raw.is_left_early,
         adopted_from=raw.adopted_from,
     )

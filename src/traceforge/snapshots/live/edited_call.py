@@ -27,7 +27,6 @@ from traceforge.redact.redactions import REDACTED
 from traceforge.replay.logical_upstream import UpstreamNames
 from traceforge.snapshots.live.live_address import (
     ANTHROPIC_VERSION,
-    KeyHeader,
     ProviderAddresses,
     find_key,
     find_key_header,
@@ -37,6 +36,7 @@ from traceforge.snapshots.live.live_address import (
 )
 from traceforge.snapshots.live.live_sender import OutgoingRequest, send_once
 from traceforge.traces.body_reader import looks_like_another_body
+from traceforge.wire.dialect_declaration import KeyHeader
 from traceforge.wire.endpoints import Dialect, Endpoint, find_endpoint, find_prefix, split_url
 from traceforge.wire.unified import as_object, as_text
 

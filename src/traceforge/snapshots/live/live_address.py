@@ -13,42 +13,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from traceforge.addresses import keeps_keys_private
 from traceforge.capture.run.credentials import upstream_key_variable
 from traceforge.config import DEFAULT_UPSTREAMS
+from traceforge.wire.dialect_declaration import KeyHeader
+from traceforge.wire.dialects import find_declaration
 from traceforge.wire.endpoints import Dialect, Endpoint
 
 ANTHROPIC_VERSION = "2023-06-01"  # Every request must name one; SDKs send this.
 
 _MODEL = re.compile(r"(?<=/models/)[^/]+(?=:)|(?<=/deployments/)[^/]+(?=/)")
 _DEPLOYMENT = re.compile(r"/deployments/[^/]+/")
-# What follows a base URL, by the convention of each dialect's SDKs: OpenAI's base URL has the version, others not.
-_ENDPOINTS = {
-    Dialect.OPENAI: re.compile(r"/(?:chat/completions|completions|embeddings|responses)/?\Z"),
-    Dialect.ANTHROPIC: re.compile(r"/v1/(?:messages|complete)/?\Z"),
-    Dialect.GEMINI: re.compile(r"/v1[a-z0-9]*/(?:.*/)?models/[^/]+\Z"),
-    Dialect.OLLAMA: re.compile(r"/api/[a-z]+/?\Z"),
-}
-
-
-class KeyHeader(NamedTuple):
-    """How an API key is sent in a dialect."""
-
-    variables: tuple[str, ...]  # the first that is set counts
-    header: str
-    prefix: str = ""
-
-
-_KEY_HEADERS = {
-    Dialect.OPENAI: KeyHeader(("OPENAI_API_KEY",), "authorization", "Bearer "),
-    Dialect.ANTHROPIC: KeyHeader(("ANTHROPIC_API_KEY",), "x-api-key"),
-    Dialect.GEMINI: KeyHeader(("GOOGLE_API_KEY", "GEMINI_API_KEY"), "x-goog-api-key"),
-    Dialect.OLLAMA: KeyHeader(("OLLAMA_API_KEY",), "authorization", "Bearer "),
-}
 _AZURE = KeyHeader(("AZURE_OPENAI_API_KEY",), "api-key")
+_NO_KEY = KeyHeader((), "authorization", "Bearer ")
 _OPENAI_HEADERS = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
 
 
@@ -65,12 +44,14 @@ class ProviderAddresses:
         return self._base_urls.get(provider, "").rstrip("/")
 
 
-def join_url(base: str, path: str, query: str, dialect: Dialect | None) -> str:
+def join_url(base: str, path: str, query: str, dialect: str | None) -> str:
     """The URL of a recorded path at a base URL."""
     parts = urlsplit(base)
     inner = parts.path.rstrip("/")
     if inner and not path.startswith(f"{inner}/"):
-        endpoint = _ENDPOINTS[dialect].search(path) if dialect is not None else None
+        # What follows a base URL is a convention of SDKs: OpenAI's base URL has the version, others have not.
+        suffix = find_declaration(dialect).base_path if dialect is not None else ""
+        endpoint = re.search(suffix, path) if suffix else None
         path = inner + (endpoint[0] if endpoint else path)
     return f"{parts.scheme}://{parts.netloc}{path}{'?' if query else ''}{query}"
 
@@ -83,7 +64,7 @@ def replace_model(path: str, model: str) -> str:
 def find_key_header(provider: str, endpoint: Endpoint, path: str) -> KeyHeader:
     """The variables that hold a provider's key, and its header. A provider of your own reads `NAME_API_KEY`."""
     assert endpoint.dialect is not None
-    default = _KEY_HEADERS[endpoint.dialect]
+    default = find_declaration(endpoint.dialect).api_key or _NO_KEY
     if provider == "azure" or _DEPLOYMENT.search(path):
         if provider in ("azure", endpoint.dialect):
             return _AZURE
@@ -105,7 +86,7 @@ def make_key_headers(key_header: KeyHeader, url: str, environ: Mapping[str, str]
     if not key or not keeps_keys_private(url):
         return {}
     headers = {key_header.header: f"{key_header.prefix}{key}"}
-    if key_header is _KEY_HEADERS[Dialect.OPENAI]:
+    if key_header == find_declaration(Dialect.OPENAI).api_key:
         headers |= {header: environ[name] for name, header in _OPENAI_HEADERS.items() if environ.get(name)}
     return headers
 

@@ -28,7 +28,7 @@ from traceforge.ui.views.conversation_view import view_conversation
 from traceforge.ui.views.json_view import json_html
 from traceforge.ui.views.trace_list_view import TraceListItem, list_item, search_item
 from traceforge.ui.views.trace_view import view_trace
-from traceforge.wire.endpoints import Dialect
+from traceforge.wire.dialects import list_dialects
 
 PAGE_SIZE = 50  # About three screens; the next page is one click away.
 CHILDREN_MAX = 12  # Calls that name this one as their parent.
@@ -68,7 +68,7 @@ async def list_traces(request: Request, context: PageContext) -> Response:
         fields=fields,
         before=before,
         is_filtered=query != TraceQuery(TraceFilter()),
-        providers=[dialect.value for dialect in Dialect],
+        providers=list_dialects(),
         statuses=STATUSES,
         since_choices=SINCE_CHOICES,
     )

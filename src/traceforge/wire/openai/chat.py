@@ -8,10 +8,40 @@ from __future__ import annotations
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.wire import embeddings
+from traceforge.wire.dialect_declaration import (
+    AFTER_ANYTHING,
+    BodyCodec,
+    DialectDeclaration,
+    EndpointKind,
+    EndpointPath,
+    KeyHeader,
+)
 from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, sse_frame
 from traceforge.wire.unified import as_object, as_text, build_tool_call, is_number, list_objects, without_fields
 
-DONE_DATA = b"[DONE]"
+_DEPLOYMENT = r"/deployments/(?P<model>[^/]+)"
+_EMBEDDINGS = ":EMBEDDINGS"
+DIALECT = DialectDeclaration(
+    name="openai",
+    endpoints=(
+        EndpointPath(rf"(?:{_DEPLOYMENT})?/chat/completions/?", EndpointKind.CHAT, AFTER_ANYTHING, rank=0),
+        EndpointPath(r"/responses/?", EndpointKind.RESPONSES, codec="traceforge.wire.openai.responses", rank=2),
+        EndpointPath(rf"{_DEPLOYMENT}/completions/?", EndpointKind.COMPLETIONS, AFTER_ANYTHING),
+        EndpointPath(r"/completions/?", EndpointKind.COMPLETIONS),
+        EndpointPath(rf"{_DEPLOYMENT}/embeddings/?", EndpointKind.EMBEDDINGS, AFTER_ANYTHING, _EMBEDDINGS),
+        EndpointPath(r"/embeddings/?", EndpointKind.EMBEDDINGS, codec=_EMBEDDINGS),
+    ),
+    hosts=(
+        "api.cohere.com",
+        "api.deepseek.com", "api.fireworks.ai", "api.groq.com", "api.mistral.ai", "api.openai.com",
+        "api.together.xyz", "api.x.ai", "openrouter.ai",
+    ),
+    host_endings=(".openai.azure.com", ".services.ai.azure.com"),
+    not_paths=(r"/threads/[^/]+/messages/?\Z",),  # OpenAI's assistants: not Anthropic's messages
+    api_key=KeyHeader(("OPENAI_API_KEY",), "authorization", "Bearer "),
+    base_path=r"/(?:chat/completions|completions|embeddings|responses)/?\Z",
+)  # fmt: skip
 
 
 def decode_request(body: JSONObject, model: str = "") -> JSONObject:
@@ -319,3 +349,12 @@ def _opening(choice: JSONObject) -> JSONObject:
             delta["tool_calls"] = [{**call, "index": number} for number, call in enumerate(calls)]
         opening["delta"] = delta
     return opening
+
+
+EMBEDDINGS = BodyCodec(
+    embeddings.decode_input_request,
+    embeddings.decode_openai_response,
+    encode_response,
+    encode_stream,
+    new_assembler,
+)

@@ -1,0 +1,91 @@
+"""What is known of dialects before they are imported, and that the others stay out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from support.wire_transcripts import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, RESPONSES
+from traceforge.capture.hook.model_call_rules import PATH, WatchedHosts, is_model_call
+from traceforge.capture.watched_hosts import list_plugin_entries
+from traceforge.wire import dialect_index
+from traceforge.wire.dialect_declaration import AFTER_VERSION, DialectDeclaration, EndpointKind, EndpointPath
+from traceforge.wire.dialect_plugins import DialectPlugin, LoadedPlugins, load_plugins
+from traceforge.wire.dialects import find_declaration, find_dialect_module, list_dialects
+from traceforge.wire.endpoints import Endpoint
+
+USE = """
+import sys
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.redact.redactor import Redactor
+from traceforge.exchange import Chunk, Exchange
+TraceComposer(Redactor()).compose(Exchange(
+    "00000000-0000-0000-0000-000000000000", "2026-11-15T12:00:00.000Z", "POST", "http://127.0.0.1" + sys.argv[1],
+    (("content-type", "application/json"),), b'{"model": "m"}', 200, (("content-type", "application/json"),),
+    (Chunk(0.0, b'{"model": "m"}'),), 1.0,
+))
+print(" ".join(sorted(name for name in sys.modules if name.startswith("traceforge.wire."))))
+"""
+OWN_MODULES = {
+    CHAT: {"traceforge.wire.openai.chat"},
+    RESPONSES: {"traceforge.wire.openai.chat", "traceforge.wire.openai.responses"},
+    MESSAGES: {"traceforge.wire.anthropic"},
+    GEMINI: {"traceforge.wire.gemini"},
+    OLLAMA_CHAT: {"traceforge.wire.ollama"},
+}
+CODECS = {*dialect_index.MODULES.values(), "traceforge.wire.openai.responses"}
+
+
+@pytest.mark.parametrize("address", OWN_MODULES)
+def test_a_dialect_that_is_not_used_is_not_imported(address: str) -> None:
+    """A call is recorded and read with the module of its own dialect alone."""
+    command = [sys.executable, "-c", USE, address]
+    imported = set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+    assert OWN_MODULES[address] == imported & CODECS
+
+
+@pytest.mark.parametrize("name", dialect_index.MODULES)
+def test_a_module_declares_everything_of_its_dialect(name: str) -> None:
+    """Its name is that of the table, and each of its endpoints has something that reads and writes its bodies."""
+    declaration = find_declaration(name)
+
+    assert name == declaration.name
+    assert name in list_dialects()
+    for path in declaration.endpoints:
+        module = find_dialect_module(Endpoint(name, path.kind))
+        assert module is not None
+        assert all(
+            callable(getattr(module, function))
+            for function in ("decode_request", "decode_response", "encode_response", "encode_stream", "new_assembler")
+        )
+
+
+def test_the_hook_gets_the_paths_of_a_plugin_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process that has neither the package nor TraceForge; a path that counts at a host alone is left out."""
+    endpoints = (
+        EndpointPath(r"/models/(?P<model>[^/]+)/ask/?", EndpointKind.CHAT, AFTER_VERSION),
+        EndpointPath(r"/talk", EndpointKind.CHAT, AFTER_VERSION, only_at_hosts=True),
+    )
+    declaration = DialectDeclaration("acme", endpoints, ("api.acme.example",), (".acme.example",))
+    plugins = LoadedPlugins({"acme": DialectPlugin(declaration, "acme_dialect")}, ())
+    monkeypatch.setattr("traceforge.capture.watched_hosts.load_plugins", lambda: plugins)
+
+    entries = list_plugin_entries()
+
+    hosts = WatchedHosts(entries)
+    assert 1 == sum(entry.startswith(PATH) for entry in entries)
+    assert is_model_call("POST", "https://any.example/v2/models/m/ask", hosts)
+    assert is_model_call("GET", "https://eu.acme.example/usage", hosts)
+    assert is_model_call("POST", "https://api.acme.example/v2/talk", hosts)
+    assert not is_model_call("GET", "https://any.example/v2/models/m/ask", hosts)
+    assert not is_model_call("POST", "https://any.example/v2/talk", hosts)
+    assert not is_model_call("POST", "https://any.example/v2/models/m/ask")
+
+
+def test_this_environment_has_no_plugins() -> None:
+    """So the tests see what TraceForge brings itself."""
+    assert LoadedPlugins({}, ()) == load_plugins()
+    assert [] == list_plugin_entries()
