@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
+import shutil
+import sys
+import textwrap
 
 import click
 
@@ -11,6 +15,9 @@ from traceforge.cli.lazy_group import did_you_mean_command
 from traceforge.errors import TraceForgeError, all_errors
 from traceforge.report.explanations import explanation_text, find_code, nearest_topics
 from traceforge.terminal import print_text
+
+WORDS_WIDTH_MIN = 20  # A narrower column of words is harder to read than lines that the terminal cuts.
+_ENTRY = re.compile(r"  \S+ +(exit \d  )?")
 
 
 @click.command("help")
@@ -26,7 +33,8 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     command = _find_command(ctx.find_root(), words)
     code = find_code(topic)
     if topic == "errors":
-        print_text(errors_text())
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+        print_text(errors_text(width))
     elif command is not None and topic != code:  # `help schema` is the command, and `help SCHEMA` the rule.
         print_text(command.get_help())
     elif code is not None:
@@ -58,8 +66,11 @@ def _unknown_topic(root: click.Context, words: tuple[str, ...]) -> str:
     return f"There is no command, rule or error code {topic!r}. {guess}{everything}"
 
 
-def errors_text() -> str:
-    """Every error code and rule that can be reported, each in one line, and the exit codes."""
+def errors_text(width: int = 0) -> str:
+    """Every error code and rule that can be reported, and the exit codes.
+
+    Each is one line, for programs such as grep; a terminal gets lines of its own width, and no word is cut.
+    """
     lines = ["Errors", ""]
     lines += [
         f"  {error.code}  exit {int(error.exit_code)}  {(inspect.getdoc(error) or '').splitlines()[0]}"
@@ -70,4 +81,11 @@ def errors_text() -> str:
     lines += [f"  {rule:<7} {meaning}" for rule, meaning in RULES.items() if rule not in NEVER_REPORTED]
     lines += ["", "Exit codes: 0 valid, 1 findings, 2 wrong usage, 3 could not be checked (1 where both apply)."]
     lines += ["Explain one: traceforge help CODE"]
-    return "\n".join(lines)
+    return "\n".join(_wrap_entry(line, width) if width else line for line in lines)
+
+
+def _wrap_entry(line: str, width: int) -> str:
+    """Continue a meaning below its beginning; the two columns before it are codes."""
+    entry = _ENTRY.match(line)
+    indent = " " * len(entry[0]) if entry else ""
+    return textwrap.fill(line, max(width, len(indent) + WORDS_WIDTH_MIN), subsequent_indent=indent)
