@@ -120,7 +120,7 @@ def _print_diffs(
     "--tree", "whole_tree", is_flag=True, help="Approve .ai-snapshots/ as it is, after git revert or others."
 )
 @click.option("--policy", "approve_policy", is_flag=True, help="Approve the settings that differ from the policy.")
-@click.option("--base", metavar="REF", default="", help="With --policy, approve checks as compared with commit REF.")
+@click.option("--base", metavar="REF", default="", help="Compare the checks of --policy with commit REF.")
 @reason_option
 @tag_option
 @sign_option
