@@ -185,10 +185,14 @@ def _list_local_bases(project: str, ref: str) -> Iterator[str]:
 
 def _read_states(read: ReadData, path: str) -> list[CheckState]:
     data = read(path)
-    folder = posixpath.dirname(path)
     if data is None:
         return []
-    return read_check_states(data, path, lambda name: read(posixpath.normpath(posixpath.join(folder, name))))
+
+    def read_beside(name: str) -> bytes | None:
+        beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+        return None if beside.startswith(("../", "/")) else read(beside)  # `check run` reads none from elsewhere.
+
+    return read_check_states(data, path, read_beside)
 
 
 def _list_approved(approvals: Iterable[StoredApproval]) -> set[tuple[str, bytes]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
@@ -23,6 +23,8 @@ from traceforge.yaml_reader import InvalidYaml, Mark
 
 PROPOSED_TAG = "proposed"  # by `traceforge check new`; whoever keeps the proposal removes it
 MARGIN = 0.1  # of a pass rate without one, as in `checks/formats/check_types.py`
+
+FILE_BYTES_MAX = 1 << 20  # of a check file, as in `checks/formats/check_file.py`: a larger one is refused there
 
 _FREE = frozenset({"name", "timeout"})  # What it is called, and how long a call may take, demands nothing.
 _JUDGED = frozenset({"assertions", "cases", "tags", "runs", "pass_rate", "margin"})
@@ -64,7 +66,7 @@ def read_check_states(data: bytes, file: str, read_data: ReadData) -> list[Check
         MissingExtra: PyYAML is not installed.
     """
     try:
-        source = load_located_yaml(data)
+        source = load_located_yaml(data if len(data) <= FILE_BYTES_MAX else b"")
         canonical_bytes(source.value)
     except (InvalidYaml, NotCanonical):
         return []
@@ -119,11 +121,21 @@ class LooserCheck(NamedTuple):
 def find_looser_checks(before: Sequence[CheckState], after: Sequence[CheckState]) -> Iterator[LooserCheck]:
     """The checks of one state that another state does not have as strict, wherever they are in it."""
     current = {(state.file, state.name): state for state in after}
+    alike: dict[bytes, list[CheckState]] = defaultdict(
+        list
+    )  # Only these could demand as much: the rest must be equal.
+    for state in after:
+        alike[_fixed_part(state)].append(state)
     for old in before:
         new = current.get((old.file, old.name))
         reasons = list(find_looser_parts(old, new)) if new is not None else ["it was removed"]
-        if reasons and not any(other is not new and not any(find_looser_parts(old, other)) for other in after):
+        if reasons and all(any(find_looser_parts(old, other)) for other in alike[_fixed_part(old)]):
             yield LooserCheck(old, new, reasons)
+
+
+def _fixed_part(state: CheckState) -> bytes:
+    """What must be equal in a check that demands as much."""
+    return canonical_bytes({name: value for name, value in state.value.items() if name not in _FREE | _JUDGED})
 
 
 def find_looser_parts(old: CheckState, new: CheckState) -> Iterator[str]:
