@@ -125,7 +125,7 @@ dist: setup ## Build the wheel and the source archive into dist/
 lock: ## Pin every dependency with its hashes (needs uv)
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" --group dev --extra serve --extra ui -o requirements/dev.txt pyproject.toml
-	@for one in apps litellm ray vcr cassetter recorders cassette-projects escapes tox pytest7 blockbuster model-build packaging site; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
+	@for one in apps litellm mcp ray vcr cassetter recorders cassette-projects escapes tox pytest7 blockbuster model-build packaging site; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" -o requirements/$$one.txt requirements/$$one.in; done
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade --custom-compile-command "make lock" \
 	  --excludes requirements/model-without.txt -o requirements/model.txt requirements/model.in

@@ -58,24 +58,34 @@ class ReplayResponder(NamedTuple):
     def _find_player(self, scope: str) -> Player:
         return self.player if self.choose_player is None else self.choose_player(scope)
 
-    def find(self, method: str, url: str, claims: HeaderClaims, body: bytes) -> ReplayResult:
+    def find(
+        self, method: str, url: str, claims: HeaderClaims, body: bytes, *, prefers_upstream: bool = False
+    ) -> ReplayResult:
         """The recording for a request, or why there is none."""
         try:
-            return self._find_player(claims.caller.scope).play(
-                method, url, claims.upstream, body, claims.caller, allow_upstream=self.allow_upstream
-            )
+            player = self._find_player(claims.caller.scope)
+            if prefers_upstream and self.allow_upstream:
+                return player.pass_upstream()
+            return player.play(method, url, claims.upstream, body, claims.caller, allow_upstream=self.allow_upstream)
         except Exception as exc:  # noqa: BLE001
             return self._fail(method, url, f"the lookup of a recording failed ({type(exc).__name__})")
 
     def respond(
-        self, method: str, url: str, headers: Headers, body: bytes, caller: Caller
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: bytes,
+        caller: Caller,
+        *,
+        prefers_upstream: bool = False,
     ) -> ReplayedResponse | None:
         """The response to a request; None: the call goes upstream."""
         claims = read_headers(headers, caller)
         if claims.problems:  # It would be another call than the one that was meant.
             result = self._fail(method, url, "; ".join(claims.problems))
         else:
-            result = self.find(method, url, claims, body)
+            result = self.find(method, url, claims, body, prefers_upstream=prefers_upstream)
             if result.goes_upstream:
                 return None
         is_named = claims.has_traceforge_headers and result.source_name

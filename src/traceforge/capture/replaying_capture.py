@@ -61,7 +61,9 @@ class ReplayingCapture(Capture):
     def replay_call(self, call: InFlightCall, body: bytes) -> ReplayedResponse | None:
         scope = call.caller.scope
         caller = Caller(call.caller.source, scope, scope, worker=current_worker())
-        response = self.responder.respond(call.method, call.url, call.client_headers, body, caller)
+        response = self.responder.respond(
+            call.method, call.url, call.client_headers, body, caller, prefers_upstream=call.prefers_upstream
+        )
         if response is not None:
             self.forget_call(call)
         return response

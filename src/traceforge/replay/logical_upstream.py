@@ -9,6 +9,7 @@ In this order:
     azure, vertex/eu    a provider, at its official hosts over HTTPS: with its location, without account, project and
                         resource
     local/v1            loopback, a private address or a host of a single label, on any port
+    mcp/files           a tool server that the application starts, by the name of its program
     llm.example.com/v1  any other host
 
 The path before the endpoint counts, except at a provider. If the `Host` header names another upstream than the URL,
@@ -66,6 +67,7 @@ _PROVIDER_URLS = {
 }
 
 _AUTHORITY = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?//([^/?#]*)")
+_TOOL_SERVER = "mcp://"  # that the application starts as a child process; `capture/hook/mcp_messages.py`
 _CLEARTEXT = re.compile(r"(?i)(?:http|ws)://")
 _LOCATION = re.compile(r"/locations/([^/:]+)")
 _DEPLOYMENT = re.compile(r"/(?:deployments|endpoints|applications|agents|models)/(.+)")
@@ -120,6 +122,8 @@ class UpstreamNames:
         place, host, has_default_port = _split_authority(url)
         if not host:
             return UNKNOWN_UPSTREAM
+        if url.startswith(_TOOL_SERVER):
+            return f"mcp/{host}"
         for address in self._addresses:
             suffix = (place + path).removeprefix(address.place)
             if suffix != place + path and suffix[:1] in ("", "/"):

@@ -160,7 +160,7 @@ class Player:
         """
         caller = self._name_caller(caller)
         if allow_upstream and caller.scope in self.fresh_scopes:
-            return self._pass_upstream()
+            return self.pass_upstream()
         request, lookup = self._look_up(method, url, headers, body, caller)
         if lookup.recording is None or (allow_upstream and self._is_renewed(lookup)):
             sent = SentRequest(method, url, headers, body)
@@ -275,7 +275,7 @@ class Player:
             if adopted is not None:
                 return ReplayResult(self._refill_echoes(adopted, sent.headers, request))
         if allow_upstream:
-            return self._pass_upstream()
+            return self.pass_upstream()
         reason = fallback.explain_no_response(request) if fallback is not None else ""
         if reason:
             return self._answer_unmatched(request, caller, unmatched_for_reason(request, len(self._library), reason))
@@ -317,7 +317,7 @@ class Player:
         self.use_counts[caller.scope, name] += 1
         self.worker_uses.setdefault(caller.worker, WorkerUses()).add(caller.scope, name)
 
-    def _pass_upstream(self) -> ReplayResult:
+    def pass_upstream(self) -> ReplayResult:
         with self._lock:
             self.upstream_count += 1
         return ReplayResult(NO_ANSWER)

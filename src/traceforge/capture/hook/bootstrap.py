@@ -29,7 +29,8 @@ TRIGGER_MODULES = frozenset(
     {
         "_pytest.config", "_pytest.fixtures", "_pytest.main", "_pytest.runner", "aiohttp", "aioresponses.core",
         "betamax", "betamax.cassette.cassette", "cassetter.cassette", "dspy.clients.cache", "grpc", "httpx", "httpx2",
-        "multiprocessing.util", "pytest_httpx._httpx_mock", "requests", "requests_mock.adapter", "responses",
+        "mcp.client.sse", "mcp.client.stdio", "mcp.client.streamable_http", "multiprocessing.util",
+        "pytest_httpx._httpx_mock", "requests", "requests_mock.adapter", "responses",
         "subprocess", "uvloop", "vcr.cassette", "websockets.asyncio.client", "websockets.legacy.client",
         "websockets.sync.client",
     }

@@ -69,7 +69,8 @@ class ChildWatcher(Watcher):
             OSError, ValueError: the parent is gone, or its reply cannot be read.
         """
         assert self._queries is not None
-        head, chunks = self._queries.query(write_frame({"kind": "play", **_describe(call)}, [body]))
+        request = {"kind": "play", **_describe(call), "renew": call.prefers_upstream}
+        head, chunks = self._queries.query(write_frame(request, [body]))
         if head["kind"] == "live":
             call.restart_clock()
             self._report_begin(call)

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from enum import Enum, auto
 from urllib.parse import urlsplit
 
 from . import tripwire
@@ -65,6 +67,7 @@ class Subscription:
 
 _context: ContextVar[Subscription | None] = ContextVar("traceforge_subscription", default=None)
 _active: list[Subscription] = []  # outermost first
+_in_tool_transport: ContextVar[bool] = ContextVar("traceforge_tool_transport", default=False)
 _lock = threading.RLock()
 
 
@@ -98,7 +101,7 @@ def begin_call(
     `is_above_vcrpy`: vcrpy sees calls of this client later than we do. Calls of other clients come here in a test
     only if vcrpy does not take them, although a cassette is open.
     """
-    if not _active:
+    if not _active or _in_tool_transport.get():
         return None
     try:
         if dropped_calls:
@@ -113,13 +116,62 @@ def begin_call(
             if subscription.replays and is_telemetry(url, subscription.hosts):
                 return RefusedCall("what an SDK reports to its provider is not sent")  # No watcher: not counted.
             return None
-        if not is_certain:
-            subscription.uncertain_calls += 1
-        source = subscription.call_sites.find(2) if watcher.needs_call_site else ""
-        call = watcher.begin_call(method, url, decode_headers(raw_headers), source)
-        return None if call is None else GuardedCall(call, watcher if subscription.replays else None)
+        return _begin(subscription, is_certain, method, url, raw_headers)
     except Exception as exc:  # noqa: BLE001 (no error of the hook may reach the application)
         return begin_after_fault(exc)
+
+
+def begin_tool_call(url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> GuardedCall | None:
+    """An MCP client begins a request; None: nobody watches it."""
+    try:
+        if dropped_calls:
+            end_dropped_calls()
+        subscription, is_certain = _find_subscription()
+        return None if subscription is None else _begin(subscription, is_certain, "POST", url, raw_headers)
+    except Exception as exc:  # noqa: BLE001
+        return begin_after_fault(exc)
+
+
+def _begin(
+    subscription: Subscription, is_certain: bool, method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]
+) -> GuardedCall | None:
+    watcher = subscription.watcher
+    if not is_certain:
+        subscription.uncertain_calls += 1
+    source = subscription.call_sites.find(3) if watcher.needs_call_site else ""
+    call = watcher.begin_call(method, url, decode_headers(raw_headers), source)
+    return None if call is None else GuardedCall(call, watcher if subscription.replays else None)
+
+
+class ToolMode(Enum):
+    """What happens to the traffic of an MCP client that connects now."""
+
+    UNWATCHED = auto()
+    LIVE = auto()  # its server is started; where calls are replayed, only new requests are sent to it
+    OFFLINE = auto()  # its server is not started, because nothing may be sent
+
+
+def find_tool_mode() -> ToolMode:
+    """What happens to the traffic of an MCP client that connects now."""
+    try:
+        subscription = _find_subscription()[0]
+        if subscription is None or _in_tool_transport.get():
+            return ToolMode.UNWATCHED
+        is_offline = subscription.replays and _is_offline(subscription.watcher)
+        return ToolMode.OFFLINE if is_offline else ToolMode.LIVE
+    except Exception as exc:  # noqa: BLE001
+        faults.add(exc)
+        return ToolMode.OFFLINE if is_replaying() else ToolMode.UNWATCHED
+
+
+@contextmanager
+def inside_tool_transport() -> Iterator[None]:
+    """In this block, and in the tasks that it starts, HTTP calls are not watched: they carry messages that are."""
+    token = _in_tool_transport.set(True)
+    try:
+        yield
+    finally:
+        _in_tool_transport.reset(token)
 
 
 def begin_after_fault(exc: BaseException) -> GuardedCall | None:

@@ -89,6 +89,11 @@ class GuardedCall:
             self._call = None
         return response
 
+    def prefer_upstream(self) -> None:
+        """Answer the call from its recording only where nothing may go upstream: asking again has no effect there."""
+        if self._call is not None:
+            self._call.prefers_upstream = True
+
     async def replay_async(self, body: bytes) -> Any:
         """As `replay`, while the event loop goes on. A call that is cancelled meanwhile is still looked up."""
         try:

@@ -32,7 +32,8 @@ class InFlightCall:
 
     __slots__ = (
         "_began", "_on_abandon", "_on_end", "_request_bytes", "_response_bytes", "caller", "client_headers",
-        "duration_ms", "error", "extra_response_headers", "id", "method", "outcome", "provider", "request_chunks",
+        "duration_ms", "error", "extra_response_headers", "id", "method", "outcome", "prefers_upstream", "provider",
+        "request_chunks",
         "request_headers", "response_chunks", "response_headers", "started_at", "status", "url",
     )  # fmt: skip
 
@@ -63,6 +64,7 @@ class InFlightCall:
         self.caller = caller  # what `on_end` knows about the calling code; its type is the creator's choice
         self.started_at = started_at  # the timestamp of the trace
         self.provider = provider
+        self.prefers_upstream = False  # its upstream answers, wherever calls may go there
         self.request_chunks: list[bytes] = []
         self._request_bytes = 0
         self.status = 0

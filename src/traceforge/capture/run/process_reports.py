@@ -155,7 +155,10 @@ class ProcessConnection:
             (body,) = pieces
             headers, caller = _read_caller(head)
             url = str(head["url"])
-            response = replay.respond(str(head["method"]), url, headers, body, caller)
+            prefers_upstream = bool(head.get("renew"))
+            response = replay.respond(
+                str(head["method"]), url, headers, body, caller, prefers_upstream=prefers_upstream
+            )
         except (KeyError, TypeError, ValueError) as exc:
             reason = f"a request could not be read ({type(exc).__name__})"
             if replay is not None:

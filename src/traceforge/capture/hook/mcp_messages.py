@@ -1,0 +1,173 @@
+"""The messages of MCP (Model Context Protocol) as calls.
+
+In: JSON-RPC messages of a client and of its server. Out: for each request of the client, an address, a body that two
+runs have alike, and the lines of its answer; and the messages again. Never: does I/O, or knows a client library.
+
+    address      mcp://<server>/<method>, or the server's own URL with /<method> behind it
+    body         {"method": …, "params": …}, without what a run makes up: the id and the progress token of the
+                 request, and the version of the client
+    answer       one JSON message a line: what the server sent until its response, and the response. Ids and progress
+                 tokens of the client are left out, and put back as those of the request that is answered. In place of
+                 a response, `{"closed": true}`: the session ended before there was one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Message = dict[str, Any]
+
+ADDRESS_SCHEME = "mcp"
+REFUSED_CODE = -32000  # JSON-RPC leaves the codes from here on to servers.
+# What a server says of itself. `record` asks for it each time, because asking changes nothing, and a changed tool
+# changes what a model sees.
+DESCRIPTIONS = frozenset(
+    {
+        "initialize", "ping", "prompts/list", "resources/list", "resources/templates/list", "server/discover",
+        "tools/list",
+    }
+)  # fmt: skip
+_PROGRESS = "progressToken"
+_LAUNCHERS = re.compile(
+    r"(?:python|pypy)[\d.]*|uv|uvx|npx|pnpm|pnpx|yarn|node|bun|bunx|deno|pipx|docker|podman|env|sh|bash|cmd"
+)
+_LAUNCHER_WORDS = frozenset({"run", "tool", "exec", "dlx", "x", "/c"})
+_VALUE_OPTIONS = frozenset({"-e", "--env", "-v", "--volume", "--from", "--with", "--directory", "-p", "--package"})
+
+
+def name_server(command: str, arguments: Sequence[str]) -> str:
+    """What a server is called in addresses: the program that a command starts, without its folder and version."""
+    name = _stem(command)
+    if _LAUNCHERS.fullmatch(name):
+        name = _find_program(arguments) or name
+    return re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-.") or "server"
+
+
+def _find_program(arguments: Sequence[str]) -> str:
+    """The program that a launcher is told to start: a module after `-m`, else the first word that is no option."""
+    words = iter(arguments)
+    for word in words:
+        if word == "-m":
+            return next(words, "")
+        if word in _VALUE_OPTIONS:
+            next(words, "")
+        elif not word.startswith("-") and word not in _LAUNCHER_WORDS and "=" not in word:
+            return _stem(word)
+    return ""
+
+
+def _stem(path: str) -> str:
+    name = re.split(r"[/\\]", path)[-1]
+    name = re.sub(r"(?<=.)(?:@|==|:)[^/]*\Z", "", name)  # the version of a package, or the tag of an image
+    root, ending = os.path.splitext(name)
+    return root if ending.lower() in (".py", ".js", ".mjs", ".cjs", ".ts", ".exe", ".cmd", ".sh") else name
+
+
+def server_address(server: str) -> str:
+    """The address of a server that is a child process."""
+    return f"{ADDRESS_SCHEME}://{server}"
+
+
+def request_url(address: str, method: str) -> str:
+    """The URL of the call that a request is."""
+    return f"{address.split('?', 1)[0].split('#', 1)[0].rstrip('/')}/{method}"
+
+
+def is_request(message: Message) -> bool:
+    return "method" in message and "id" in message
+
+
+def is_response(message: Message) -> bool:
+    return "method" not in message and "id" in message
+
+
+def progress_token(message: Message) -> Any:
+    """The token under which the server is to report progress of a request; None: there is none."""
+    meta = (message.get("params") or {}).get("_meta") or {}
+    return meta.get(_PROGRESS)
+
+
+def encode_request(message: Message) -> bytes:
+    """The body of the call that a request is."""
+    body: Message = {"method": message["method"]}
+    if "params" in message:
+        body["params"] = _without_run(message["params"])
+    return _encode(body)
+
+
+def _without_run(params: Any) -> Any:
+    """Parameters without what differs in each run, and with each version of the client library."""
+    if not isinstance(params, dict):
+        return params
+    kept = {**params}
+    meta = kept.get("_meta")
+    if isinstance(meta, dict) and _PROGRESS in meta:
+        kept["_meta"] = {name: value for name, value in meta.items() if name != _PROGRESS}
+        if not kept["_meta"]:
+            del kept["_meta"]
+    client = kept.get("clientInfo")
+    if isinstance(client, dict) and "version" in client:
+        kept["clientInfo"] = {name: value for name, value in client.items() if name != "version"}
+    return kept
+
+
+def encode_answer_line(message: Message) -> bytes:
+    """A message of the server as a line of an answer."""
+    kept = {**message}
+    if is_response(message):
+        del kept["id"]
+    params = message.get("params")
+    if isinstance(params, dict) and _PROGRESS in params:
+        kept["params"] = {name: value for name, value in params.items() if name != _PROGRESS}
+    return _encode(kept) + b"\n"
+
+
+CLOSED_LINE = b'{"closed":true}\n'
+
+
+def is_closing(message: Message) -> bool:
+    """Whether a line of an answer says that the session ended there."""
+    return message.get("closed") is True and "jsonrpc" not in message
+
+
+def decode_answer(body: bytes, request: Message) -> list[Message]:
+    """The messages of a recorded answer, for the request that is answered now.
+
+    Raises:
+        ValueError: it is no answer of an MCP server.
+    """
+    token = progress_token(request)
+    messages = []
+    for line in body.splitlines():
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError("a line that is no message")
+        if message.get("method") == "notifications/progress":
+            if token is None:
+                continue  # The client of today has not asked for it.
+            message["params"] = {_PROGRESS: token, **(message.get("params") or {})}
+        elif "result" in message or "error" in message:
+            message["id"] = request["id"]
+        messages.append(message)
+    return messages
+
+
+def make_error(request: Message, reason: str) -> Message:
+    """The response to a request that was not recorded."""
+    return {"jsonrpc": "2.0", "id": request["id"], "error": {"code": REFUSED_CODE, "message": reason}}
+
+
+def read_refusal(chunks: Iterable[tuple[float, bytes]]) -> str:
+    """The sentence in the response with which a replay refuses a call."""
+    try:
+        return str(json.loads(b"".join([data for _, data in chunks]))["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return "TraceForge replay: the request could not be answered"
+
+
+def _encode(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")

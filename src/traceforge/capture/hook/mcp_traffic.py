@@ -1,0 +1,153 @@
+"""The traffic between one MCP client and one server, as calls.
+
+In: the messages of both sides, in order. Out: calls, each with the messages of its answer; what the client is told
+from a recording. Never: does I/O, or waits; sends anything itself.
+
+A message of the server that belongs to no request (a log line, a changed list of tools) becomes a part of the answer
+to the oldest open request, else to the next one. So a replay tells it at the same request.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from . import dispatch
+from .guarded_call import GuardedCall
+from .in_flight_call import ANSWERED, CLIENT_LEFT
+from .mcp_messages import (
+    CLOSED_LINE,
+    Message,
+    decode_answer,
+    encode_answer_line,
+    encode_request,
+    is_closing,
+    is_request,
+    is_response,
+    make_error,
+    progress_token,
+    read_refusal,
+    request_url,
+)
+from .replayed_response import ReplayedResponse
+
+EARLY_BYTES_MAX = 1 << 20  # of messages that wait for the next request
+_ANSWERED_STATUS = 200
+_REQUEST_HEADERS = ((b"content-type", b"application/json"),)
+_RESPONSE_HEADERS = (("content-type", "application/x-ndjson"),)
+_CANCELLED = "notifications/cancelled"
+
+
+class _OpenRequest:
+    """A request that its server has not answered yet."""
+
+    def __init__(self, call: GuardedCall, message: Message) -> None:
+        self.call = call
+        self.token = progress_token(message)
+        self._has_begun = False
+
+    def add_line(self, line: bytes) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self.call.start_response(_ANSWERED_STATUS, _RESPONSE_HEADERS)
+        self.call.add_response_chunk(line)
+
+
+class McpTraffic:
+    """One session of a client with a server."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._open: dict[Any, _OpenRequest] = {}  # by id
+        self._early: list[bytes] = []
+        self._early_bytes = 0
+        self._told: deque[Message] = deque()  # from recordings, what the client is still to be told
+        self._awaited: Any = None  # the id of a recorded request of the server that the client has not answered
+        self.has_ended = False  # the recorded session ended here, before an answer was whole
+
+    def begin(self, message: Message) -> GuardedCall | None:
+        """A request of the client begins; None: nobody watches it."""
+        return dispatch.begin_tool_call(request_url(self._address, message["method"]), _REQUEST_HEADERS)
+
+    def send_live(self, message: Message, call: GuardedCall) -> None:
+        """The request goes to its server."""
+        call.add_request_chunk(encode_request(message))
+        request = self._open[message["id"]] = _OpenRequest(call, message)
+        for line in self._early:
+            request.add_line(line)
+        self._early.clear()
+        self._early_bytes = 0
+
+    def answer(self, message: Message, response: ReplayedResponse) -> None:
+        """The request is answered from a recording, or refused."""
+        if response.status != _ANSWERED_STATUS:
+            self._told.append(make_error(message, read_refusal(response.chunks)))
+            return
+        body = b"".join([data for _, data in response.chunks])
+        try:
+            self._told.extend(decode_answer(body, message))
+        except (ValueError, RecursionError) as exc:
+            self._told.append(make_error(message, f"TraceForge replay: the recorded answer cannot be read ({exc})"))
+
+    def next_told(self) -> Message | None:
+        """What the client is to be told next from recordings; None: nothing, until more comes."""
+        if self._awaited is not None or not self._told:
+            return None
+        message = self._told.popleft()
+        if is_closing(message):
+            self.has_ended = True
+            return None
+        if is_request(message):
+            self._awaited = message["id"]
+        return message
+
+    def take_client_message(self, message: Message) -> bool:
+        """A message of the client that is no request. Whether its server is to get it."""
+        if is_response(message) and message["id"] == self._awaited:
+            self._awaited = None
+            return False
+        if message.get("method") == _CANCELLED:
+            request = self._open.pop((message.get("params") or {}).get("requestId"), None)
+            if request is not None:
+                request.call.end(CLIENT_LEFT, "the client cancelled the request")
+        return True
+
+    def take_server_message(self, message: Message) -> None:
+        """A message of the server, which the client gets."""
+        if is_response(message):
+            request = self._open.pop(message["id"], None)
+            if request is not None:
+                request.add_line(encode_answer_line(message))
+                request.call.end(ANSWERED)
+        elif "method" in message:
+            self._add_unrequested(message)
+
+    def _add_unrequested(self, message: Message) -> None:
+        line = encode_answer_line(message)
+        request = self._find_request((message.get("params") or {}).get("progressToken"))
+        if request is not None:
+            request.add_line(line)
+        elif self._early_bytes + len(line) <= EARLY_BYTES_MAX:
+            self._early.append(line)
+            self._early_bytes += len(line)
+        else:
+            dispatch.note_unseen("messages of an MCP server outside of requests, beyond 1 MiB")
+
+    def _find_request(self, token: Any) -> _OpenRequest | None:
+        requests = list(self._open.values())
+        if token is not None:
+            requests = [request for request in requests if request.token == token]
+        return requests[0] if requests else None
+
+    def close(self) -> None:
+        """The client has ended the session: requests that are still open are cancelled."""
+        for request in self._open.values():
+            request.call.end(CLIENT_LEFT, "the client ended the session before the server answered")
+        self._open.clear()
+
+    def close_by_server(self) -> None:
+        """The server has ended the session, or cannot be reached: that is the answer to what is still open."""
+        for request in self._open.values():
+            request.add_line(CLOSED_LINE)
+            request.call.end(ANSWERED)
+        self._open.clear()
