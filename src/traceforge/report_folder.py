@@ -21,6 +21,13 @@ _SUFFIX = ".json"
 _MODE = 0o600  # A report quotes answers.
 
 
+class NewestReports(NamedTuple):
+    """The newest reports by name, and why others cannot be read."""
+
+    reports: list[tuple[str, JSONObject]]
+    unreadable: list[str]
+
+
 class ReportFolder(NamedTuple):
     """One kind of reports: its folder in the project, how many are kept, what it is called, and what makes one."""
 
@@ -69,6 +76,19 @@ class ReportFolder(NamedTuple):
         if not isinstance(report, dict):
             raise CannotRead(path, f"not a report of a {self.noun}", hint="Delete the file.")
         return report
+
+    def read_newest(self, project: str, reports_max: int) -> NewestReports:
+        """The newest reports. One that cannot be read is named, one that was removed meanwhile is left out."""
+        reports: list[tuple[str, JSONObject]] = []
+        unreadable: list[str] = []
+        for name in self.list_names(project)[:reports_max]:
+            try:
+                reports.append((name, self.read(project, name)))
+            except CannotRead as exc:
+                unreadable.append(exc.message)
+            except NotFound:  # A run that just ended has removed it.
+                continue
+        return NewestReports(reports, unreadable)
 
     def _path(self, project: str, name: str) -> str:
         return os.path.join(project, self.folder, name + _SUFFIX)

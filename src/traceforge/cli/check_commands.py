@@ -217,7 +217,7 @@ def list_checks(files: tuple[str, ...], tags: tuple[str, ...], as_json: bool) ->
 @check_group.command()
 @click.option("--from-trace", "trace", metavar="ID", default="", help="Propose a check of the answer in this trace.")
 @click.option("--from-session", "session", metavar="ID", default="",
-              help="Propose a check of this session: its last answer, and the tool calls of all.")  # fmt: skip
+              help="Propose a check of this session: its last answer, and all of its tool calls.")  # fmt: skip
 @click.option("--from-traces", "query", metavar="QUERY", default=None,
               help="Propose one check, with a data set, of the traces that match: `refund model:gpt-*`.")  # fmt: skip
 @click.option("--sample", type=click.IntRange(1, CASES_MAX), default=50, show_default=True, metavar="N",

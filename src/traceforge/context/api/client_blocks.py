@@ -66,7 +66,7 @@ def _open(
         return ContentBlock(block.id, block.role, block.kind, cast("JSON", event.content))
     artifact_id = block.artifact_id or (event.payload_ref if event is not None else None)
     if artifact_id is not None and artifact_id not in contents:
-        contents[artifact_id] = _content(client, artifact_id)
+        contents[artifact_id] = find_artifact_content(client, artifact_id)
     artifact_content = contents[artifact_id] if artifact_id is not None else None
     if artifact_content is None:
         return ContentBlock(block.id, block.role, block.kind, None, hidden=block.content_digest)
@@ -81,7 +81,7 @@ def _open(
     return ContentBlock(block.id, block.role, block.kind, cast("JSON", artifact_content.content))
 
 
-def _content(client: Client, artifact_id: str) -> ArtifactContent | None:
+def find_artifact_content(client: Client, artifact_id: str) -> ArtifactContent | None:
     """The content of an artifact; None if the artifact was deleted."""
     try:
         return client.get_artifact_content(artifact_id)

@@ -13,3 +13,4 @@ _REPORTS = ReportFolder(REPORTS_FOLDER, REPORTS_MAX, "live check", "traceforge c
 store_report = _REPORTS.store
 list_reports = _REPORTS.list_names
 read_report = _REPORTS.read
+read_newest_reports = _REPORTS.read_newest

@@ -13,14 +13,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from traceforge.build_environment import find_ci_refusal
-from traceforge.canon import JSONObject
 from traceforge.checks.assertions.judge_assertions import EvaluationTools
 from traceforge.checks.formats.check_file import read_check_file
 from traceforge.checks.runs.check_plan import CHECKS_DIR, has_check_files
 from traceforge.checks.runs.check_proposal import CheckProposal, make_file_name, propose_check_of, write_proposal
 from traceforge.checks.runs.recorded_answers import RecordedAnswers
 from traceforge.checks.runs.stored_reports import REPORTS
-from traceforge.errors import CannotRead, InvalidFile, NotFound, PathInUse
+from traceforge.errors import InvalidFile, NotFound, PathInUse
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.trace_store import TraceStore
 from traceforge.ui.page_context import Action, Area, AreaPages, PageContext, PageRoute
@@ -55,7 +54,7 @@ async def list_checks(request: Request, context: PageContext) -> Response:
     saved = f"{CHECKS_DIR}/{make_file_name(request.query_params.get('saved', ''))}.yaml"
 
     def render() -> Response:
-        reports, unreadable = read_newest_reports(context.project)
+        reports, unreadable = REPORTS.read_newest(context.project, REPORTS_READ_MAX)
         is_saved = "saved" in request.query_params and os.path.isfile(os.path.join(context.project, saved))
         return context.render(
             request,
@@ -69,20 +68,6 @@ async def list_checks(request: Request, context: PageContext) -> Response:
         )
 
     return await context.in_thread(render)
-
-
-def read_newest_reports(project: str) -> tuple[list[tuple[str, JSONObject]], list[str]]:
-    """The newest reports by name, and why others cannot be read."""
-    reports: list[tuple[str, JSONObject]] = []
-    unreadable: list[str] = []
-    for name in REPORTS.list_names(project)[:REPORTS_READ_MAX]:
-        try:
-            reports.append((name, REPORTS.read(project, name)))
-        except CannotRead as exc:
-            unreadable.append(exc.message)
-        except NotFound:  # A run that just ended has removed it.
-            continue
-    return reports, unreadable
 
 
 async def show_run(request: Request, context: PageContext) -> Response:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from traceforge.context.api.client_blocks import find_artifact_content
 from traceforge.context.api.client_events import list_own_events
 from traceforge.context.model.objects import ArtifactContent, Branch, Event, PurgeJob, ReplayRun, Session
 from traceforge.errors import ContentPurged, MissingExtra, NotFound, StoreRefused
@@ -188,17 +189,8 @@ def read_contents(client: Client, events: Iterable[Event]) -> dict[str, Artifact
     contents: dict[str, ArtifactContent | None] = {}
     for event in events:
         if event.payload_ref is not None and event.purged_by is None and event.payload_ref not in contents:
-            contents[event.payload_ref] = _find_content(client, event.payload_ref)
+            contents[event.payload_ref] = find_artifact_content(client, event.payload_ref)
     return contents
-
-
-def _find_content(client: Client, artifact_id: str) -> ArtifactContent | None:
-    try:
-        return client.get_artifact_content(artifact_id)
-    except StoreRefused as exc:
-        if exc.status != HTTPStatus.NOT_FOUND:
-            raise
-        return None
 
 
 def count_pages(items: int, per_page: int) -> int:

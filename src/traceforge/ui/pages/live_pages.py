@@ -5,9 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from traceforge.canon import JSONObject
-from traceforge.errors import CannotRead, NotFound
-from traceforge.snapshots.live.live_history import list_reports, read_report
+from traceforge.snapshots.live.live_history import read_newest_reports, read_report
 from traceforge.ui.page_context import Area, AreaPages, PageContext, PageRoute
 from traceforge.ui.views.live_view import list_check, list_histories, view_check
 
@@ -20,7 +18,7 @@ async def list_checks(request: Request, context: PageContext) -> Response:
     """The checks, newest first, and each approved call over time."""
 
     def render() -> Response:
-        reports, unreadable = read_newest_reports(context.project)
+        reports, unreadable = read_newest_reports(context.project, REPORTS_READ_MAX)
         return context.render(
             request,
             "live/list.html",
@@ -31,20 +29,6 @@ async def list_checks(request: Request, context: PageContext) -> Response:
         )
 
     return await context.in_thread(render)
-
-
-def read_newest_reports(project: str) -> tuple[list[tuple[str, JSONObject]], list[str]]:
-    """The newest reports by name, and why others cannot be read."""
-    reports: list[tuple[str, JSONObject]] = []
-    unreadable: list[str] = []
-    for name in list_reports(project)[:REPORTS_READ_MAX]:
-        try:
-            reports.append((name, read_report(project, name)))
-        except CannotRead as exc:
-            unreadable.append(exc.message)
-        except NotFound:  # A check that just ended has removed it.
-            continue
-    return reports, unreadable
 
 
 async def show_check(request: Request, context: PageContext) -> Response:
