@@ -25,15 +25,17 @@ from traceforge.redact.secret_names import is_secret_header_name
 _JUDGED_BYTES = 200  # Of a longer value: enough to tell.
 
 _AWS_PAIR = LazyPattern(
-    rb"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\\{0,3}[\"']?[ \t]{0,4}[:,;|\t][ \t]{0,4}\\{0,3}[\"']?"
+    rb"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?:\\{0,3}[\"'])?[\s,:;|/]{1,4}"
+    rb"(?:[A-Za-z_ -]{0,24}(?i:key|secret)[ ]?[:=][ ]?)?(?:\\{0,3}[\"'])?"
     rb"(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
 )
+_AWS_ENTROPY_MIN = 4  # of bits a byte: more than hexadecimal digits have
 
 
 def _aws_pair(text: bytes, start: int, anchor_end: int) -> ManyRanges:
     """`AKIA…:…`, `"AKIA…", "…"`, a row of a file of credentials: the secret directly behind the id."""
     match = _AWS_PAIR.match(text, after_edge(text, start))
-    if match is None or is_placeholder(match["secret"]) or entropy(match["secret"]) < 4:
+    if match is None or is_placeholder(match["secret"]) or entropy(match["secret"]) <= _AWS_ENTROPY_MIN:
         return [], anchor_end
     return [match.span("secret")], anchor_end
 
