@@ -10,7 +10,6 @@ was. `$XDG_STATE_HOME/traceforge/machine.key`, by default under `~/.local/state`
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from contextlib import suppress
 
@@ -47,7 +46,7 @@ def _write_key(path: str) -> None:
         return
     with suppress(OSError, CannotWrite):
         make_private_folder(os.path.dirname(path))
-        write_atomic(path, secrets.token_bytes(KEY_BYTES), mode=0o600)
+        write_atomic(path, os.urandom(KEY_BYTES), mode=0o600)
 
 
 def _is_private(status: os.stat_result) -> bool:
