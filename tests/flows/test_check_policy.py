@@ -78,7 +78,9 @@ def test_ck5_a_check_that_demands_less_is_red_until_it_is_approved(
     red = project.verify()
     tested = traceforge("test", "--base", "main", "--", "true", cwd=project.folder)
     assert (1, True) == (red.code, "CK5" in red.out and reason in red.out), red
+    assert red.out.startswith(".ai-checks/capital.yaml: ")
     assert (1, True) == (tested.code, "CK5" in tested.err and reason in tested.err), tested
+    assert "traceforge: .ai-checks/capital.yaml" in tested.err
     assert 0 == approve(project).code
 
     assert 0 == project.verify().code

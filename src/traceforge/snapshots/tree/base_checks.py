@@ -129,10 +129,15 @@ def check_looser_checks(objects: GitObjects, base: BuildBase, project: str) -> I
         changed = find_changed_checks(objects, base.commit, project)
     except MissingExtra as exc:
         message = f"check files differ from {base.name}, and cannot be compared here: {exc.message}"
-        yield Finding(f"../{CHECKS_DIR}", "", IO, message, exc.hint)
+        yield Finding(CHECKS_DIR, "", IO, message, exc.hint)
         return
     for looser in select_unapproved(objects, base.commit, project, changed):
         yield _finding(looser, base)
+
+
+def is_about_checks(finding: Finding) -> bool:
+    """Whether a finding of a comparison is about check files, which are outside of the snapshot tree."""
+    return finding.rule == LOOSER_RULE or finding.file == CHECKS_DIR
 
 
 def select_unapproved(
@@ -221,7 +226,7 @@ def _finding(looser: LooserCheck, base: BuildBase) -> Finding:
         f"it: {'; '.join(looser.reasons)}"
     )
     hint = f'Undo the change, or approve it: traceforge approve --policy --base {base.name} --reason "…"'
-    return Finding(f"../{looser.before.file}", place, LOOSER_RULE, message, hint)
+    return Finding(looser.before.file, place, LOOSER_RULE, message, hint)
 
 
 def _is_check_file(path: str) -> bool:

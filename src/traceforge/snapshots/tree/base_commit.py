@@ -42,7 +42,7 @@ from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, record_
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approval_check import load_signature_check
-from traceforge.snapshots.tree.base_checks import check_looser_checks
+from traceforge.snapshots.tree.base_checks import check_looser_checks, is_about_checks
 from traceforge.snapshots.tree.build_base import BuildBase, find_build_base, not_in_clone
 from traceforge.snapshots.tree.git_commands import GitUnavailable
 from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
@@ -65,14 +65,17 @@ class BaseCheck(NamedTuple):
     """What the snapshots were compared with, in one line, and the findings; the line is empty where nothing asks."""
 
     line: str = ""
-    findings: tuple[Finding, ...] = ()  # about snapshots: with files relative to the tree
+    findings: tuple[Finding, ...] = ()  # files are relative to the tree; those of checks, to the project
 
     def name_files(self, root: str) -> list[Finding]:
         """The findings with files relative to the folder that `root`, the tree, is relative to."""
+        folders = {True: os.path.join(root, os.pardir), False: root}
         return [
             finding
             if finding.rule == POLICY_RULE
-            else finding._replace(file=os.path.normpath(os.path.join(root, finding.file)))
+            else finding._replace(
+                file=os.path.normpath(os.path.join(folders[is_about_checks(finding)], finding.file))
+            )
             for finding in self.findings
         ]
 
