@@ -105,7 +105,7 @@ def view_conversation(body: JSONObject) -> ConversationView:
     turns = _pair_results([*_leave_out_turns(request_turns), *_leave_out_turns(answer_turns)])
     metadata = as_object(body.get("metadata"))
     error = as_text(metadata.get("error")) if metadata.get("status") == "error" else ""
-    return ConversationView(tuple(turns), error, body.get("response") is not None)
+    return ConversationView(tuple(turns), error, body.get("response") is not None or bool(answer_turns))
 
 
 def view_messages(messages: Iterable[JSONObject]) -> ConversationView:

@@ -106,6 +106,7 @@ def test_a_call_that_a_record_cannot_hold_is_shown_as_its_provider_has_it() -> N
     assert "slow down" in str(detail.conversation) + str(detail.raw)
     assert ("Request", "Response") == tuple(side.title for side in detail.raw)
     assert "429" == detail.raw[1].first_line
+    assert detail.conversation.has_answer
 
 
 def test_the_place_of_a_change_is_that_of_the_queue(state: PendingState) -> None:
