@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -99,6 +100,24 @@ def test_a_deep_answer_takes_no_process_away() -> None:
     for value in ASSERTIONS:
         assertion: AnyAssertion = convert(value, AnyAssertion)
         assert evaluate(assertion, answer, tools).actual
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("$..[?count($..*) > 0]", json.dumps([[0]] * 5_000)),
+        ("$..[?@.a || $..c]", json.dumps([{"a": 1, "b": 2}] * 5_000)),
+        ("$..a..a..b", ('{"a":[' + "1," * 500) * 90 + "1" + "]}" * 90),
+        ("$..a..a..a..b", '{"a":' * 200 + "1" + "}" * 200),
+    ],
+)
+def test_a_query_does_not_look_at_a_large_answer_again_and_again(path: str, text: str) -> None:
+    """A model may answer with JSON for which a harmless query takes minutes: that is not checked, and not green."""
+    assertion = convert({"type": "json_path", "path": path}, AnyAssertion)
+
+    outcome = evaluate(assertion, Answer(text), EvaluationTools(Redactor()))
+
+    assert "too large for this query" in str(outcome), outcome
 
 
 def test_a_check_file_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

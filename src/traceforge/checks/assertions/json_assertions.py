@@ -40,6 +40,7 @@ except ImportError:  # The extra `checks` is not installed.
     jsonpath = jsonschema_rs = None  # type: ignore[assignment]
 
 SELECTED_MAX = 10_000  # values that one JSONPath may select; `$..*..*` selects more than there are
+STEPS_MAX = 20_000_000  # of a query, at about a million a second; see `_estimate_steps`
 PROBLEMS_SHOWN = 3
 
 _BLOCK = re.compile(r"^```[A-Za-z0-9_-]*[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -63,6 +64,8 @@ def check_json_path(assertion: JsonPathAssertion, answer: Answer) -> Outcome:
     if problem:
         return decide(False, expected, problem)
     query = compile_json_path(assertion.path)
+    if _estimate_steps(assertion.path, value) > STEPS_MAX:
+        return unchecked(expected, "the answer is too large for this query", assertion.path)
     try:
         selected_nodes = islice(query.finditer(value), SELECTED_MAX + 1)
         matches = [(node.path, cast("JSON", node.obj)) for node in selected_nodes]
@@ -79,6 +82,26 @@ def check_json_path(assertion: JsonPathAssertion, answer: Answer) -> Outcome:
             if not is_equal_json(selected, assertion.value):
                 return decide(False, expected, value_text(selected), path)
     return decide(True, expected, value_text([selected for _, selected in matches]), assertion.path)
+
+
+def _estimate_steps(path: str, value: JSON) -> int:
+    """How many values a query may look at, at most.
+
+    Each `..` after another looks at what lies below each value that the one before selects, and a value lies below
+    as many as it is deep. `$..` in a filter looks at every value for each candidate. A model may answer with JSON of
+    any size.
+    """
+    count, depth, level = 0, 0, [value]
+    while level:
+        count, depth = count + len(level), depth + 1
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+    in_filters = path.partition("?")[2].count("$..")
+    return count * int(depth ** max(0, path.count("..") - in_filters - 1)) * int(count**in_filters)
 
 
 def check_json_schema(assertion: JsonSchemaAssertion, answer: Answer) -> Outcome:
