@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from flows.test_read_only_commands import COMMANDS, READERS, command_words, list_files
-from support.command import CommandResult, traceforge
+from support.command import COMMAND, CommandResult, traceforge
 from support.model_servers import ModelServer, model_server
 
 APP = """
@@ -185,6 +186,20 @@ def test_while_a_change_is_pending_the_next_command_is_approve(sites: dict[str, 
 
     assert ["approve", "--all", "--reason", "wanted"] in list_named_commands(output)
     assert "traceforge record" not in output
+
+
+def test_a_review_that_accepts_nothing_names_the_next_command(sites: dict[str, Site], tmp_path: Path) -> None:
+    """On a terminal: the changes stay pending, and `status` lists them."""
+    site = sites["recorded"].copy_to(tmp_path / "copy")
+    ran = subprocess.run(
+        ["script", "-qec", f"{COMMAND} review", "/dev/null"], cwd=site.folder, input=b"q\n", capture_output=True,
+        timeout=60, check=False, env={"PATH": os.environ["PATH"], **site.variables, "TERM": "dumb"},
+    )  # fmt: skip
+
+    assert ran.stdout.replace(b"\r", b"").endswith(
+        b"nothing was accepted; what is still pending: traceforge status\n"
+    )
+    assert "\nnew: 1\n" in site.run("status").out
 
 
 def test_a_red_run_names_the_changes_that_are_pending(sites: dict[str, Site]) -> None:

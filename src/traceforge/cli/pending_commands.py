@@ -302,7 +302,7 @@ def review(full: bool, sign: bool) -> None:
         return
     chosen = _review_each(state, full=full)
     if not chosen:
-        print_text("nothing was accepted")
+        print_text("nothing was accepted; what is still pending: traceforge status")
         return
     reason = ""
     while is_placeholder(reason):
