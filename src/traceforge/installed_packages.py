@@ -34,9 +34,8 @@ def _folder_entry_points(folder: str, group: str) -> Iterator[EntryPoint]:
         if name.endswith((".dist-info", ".egg-info")) and _has_group(f"{path}/entry_points.txt", group):
             # Deferred: it takes 20 ms to import, in each command that watches calls, and most environments have none.
             from importlib.metadata import Distribution
-            from pathlib import Path
 
-            distribution = Distribution.at(Path(path))
+            distribution = Distribution.at(path)
             yield from (entry for entry in distribution.entry_points if entry.group == group)
 
 

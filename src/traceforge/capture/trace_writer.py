@@ -138,19 +138,20 @@ class TraceWriter:
         if not self._keeps_index:
             return
         # The index is opened each time: a connection must not cross a fork.
-        _import_index_update().try_index_segment(self._settings.traces_dir, segment, INDEX_BUSY_MS)
+        _import_index_modules()[0].try_index_segment(self._settings.traces_dir, segment, INDEX_BUSY_MS)
 
     def confirm_index(self, seconds: float) -> None:
         """At the end, if there is time: compare the index with the folder, so that the first command need not."""
         if not self._keeps_index or seconds < CONFIRM_SECONDS_MIN or not os.path.isdir(self._settings.traces_dir):
             return
-        _import_index_update().try_confirm_files(self._settings.traces_dir, INDEX_BUSY_MS)
+        _import_index_modules()[0].try_confirm_files(self._settings.traces_dir, INDEX_BUSY_MS)
 
     def prune(self) -> None:
         """Remove what is too old, at most once a day."""
-        from traceforge.traces.retention import prune_traces_when_due  # deferred: 25 ms, for SQLite
-
-        self._try_on_disk(lambda: prune_traces_when_due(self._settings.traces_dir, self._settings.retention_days))
+        _, retention = _import_index_modules()
+        self._try_on_disk(
+            lambda: retention.prune_traces_when_due(self._settings.traces_dir, self._settings.retention_days)
+        )
 
     def _try_on_disk(self, work: Callable[[], object]) -> None:
         try:
@@ -159,8 +160,8 @@ class TraceWriter:
             self._troubles[f"{getattr(exc, 'code', 'OSError')} {exc}"] += 1
 
 
-def _import_index_update() -> ModuleType:
+def _import_index_modules() -> tuple[ModuleType, ModuleType]:
     """Deferred: 25 ms, for SQLite, which a recorder without an index does not need."""
-    from traceforge.traces import index_update
+    from traceforge.traces import index_update, retention
 
-    return index_update
+    return index_update, retention

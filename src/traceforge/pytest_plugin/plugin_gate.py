@@ -9,6 +9,7 @@ import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -346,10 +347,8 @@ class PluginGate:
         for finding in [*judgement.unchecked, *unselected, *failed]:
             self._fail(f"unchecked: {finding.message}", hint_line(finding.hint))
         if observations.missed_scopes:
-            from traceforge.report.gate_text import pending_note_lines
-
             has_snapshots = bool(self.process.snapshots.approved_calls)
-            self._lines += pending_note_lines(self.project)
+            self._lines += _import_gate_text().pending_note_lines(self.project)
             self._lines += _missed_lines(has_snapshots=has_snapshots, needs_fresh=observations.deviations > 0)
 
     def _record(self, observations: RunObservations) -> None:
@@ -377,6 +376,11 @@ def _refuse_foreign_package() -> None:
 
 
 def _findings_text(findings: list[GateFinding]) -> str:
-    from traceforge.report.gate_text import gate_finding_lines
+    return escape_text("\n".join(_import_gate_text().gate_finding_lines(findings)))
 
-    return escape_text("\n".join(gate_finding_lines(findings)))
+
+def _import_gate_text() -> ModuleType:
+    """Deferred: it imports what compares calls, and a green run has nothing to compare."""
+    from traceforge.report import gate_text
+
+    return gate_text

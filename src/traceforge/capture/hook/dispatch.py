@@ -122,7 +122,7 @@ def begin_call(
 
 
 def begin_tool_call(url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> GuardedCall | None:
-    """An MCP client begins a request; None: nobody watches it."""
+    """An MCP client begins a request; None: no capture watches it."""
     try:
         if dropped_calls:
             end_dropped_calls()

@@ -66,7 +66,7 @@ class McpTraffic:
         self.has_ended = False  # the recorded session ended here, before an answer was whole
 
     def begin(self, message: Message) -> GuardedCall | None:
-        """A request of the client begins; None: nobody watches it."""
+        """A request of the client begins; None: no capture watches it."""
         return dispatch.begin_tool_call(request_url(self._address, message["method"]), _REQUEST_HEADERS)
 
     def send_live(self, message: Message, call: GuardedCall) -> None:
@@ -102,7 +102,7 @@ class McpTraffic:
         return message
 
     def take_client_message(self, message: Message) -> bool:
-        """A message of the client that is no request. Whether its server is to get it."""
+        """Take a message of the client other than a request; returns whether its server is to get it."""
         if is_response(message) and message["id"] == self._awaited:
             self._awaited = None
             return False

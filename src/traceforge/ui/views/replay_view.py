@@ -83,7 +83,7 @@ def count_verdicts(report: JSONObject) -> list[VerdictCount]:
 
 
 def view_items(items: Sequence[JSONObject]) -> list[ItemView]:
-    """Items of a report."""
+    """The items of a report for one page."""
     return [_view_item(item) for item in items]
 
 
