@@ -20,9 +20,10 @@ INPUTS = ("messages", "prompt", "input", "query", "instances")
 MODEL_LABELS = (
     "chat.completions", "completions", "responses", "messages", "anthropic.complete", "generateContent",
     "streamGenerateContent", "api/chat", "api/generate", "embeddings", "embedContent", "api/embeddings",
+    "cohere.chat", "rerank",
 )  # fmt: skip
 _COUNTED = re.compile(
-    rb'"(?:usage|x_groq)"\s*:\s*\{|"(?:promptTokenCount|candidatesTokenCount|prompt_eval_count|eval_count)"'
+    rb'"(?:usage|x_groq|tokens)"\s*:\s*\{|"(?:promptTokenCount|candidatesTokenCount|prompt_eval_count|eval_count)"'
 )
 
 

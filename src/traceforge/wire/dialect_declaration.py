@@ -57,7 +57,7 @@ class EndpointPath(NamedTuple):
     after: str = AFTER_BASE  # What comes before; a regular expression.
     codec: str = ""  # What reads and writes its bodies: `module`, or `:name` in the declaring module, or that itself.
     rank: int = 9  # Lower ones are tried first: common ones, and those that another pattern would fit, too.
-    only_at_hosts: bool = False  # The path says too little: it counts at the dialect's hosts and on this machine.
+    only_at_hosts: bool = False  # The path says too little: it counts at the dialect's hosts alone.
 
 
 class KeyHeader(NamedTuple):

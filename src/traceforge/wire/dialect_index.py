@@ -12,11 +12,11 @@ MODULES: dict[str, str] = {
     "anthropic": "traceforge.wire.anthropic",
     "ollama": "traceforge.wire.ollama",
     "gemini": "traceforge.wire.gemini",
+    "cohere": "traceforge.wire.cohere",
 }
 
 HOSTS: dict[str, tuple[str, ...]] = {
     "openai": (
-        "api.cohere.com",
         "api.deepseek.com",
         "api.fireworks.ai",
         "api.groq.com",
@@ -35,6 +35,10 @@ HOSTS: dict[str, tuple[str, ...]] = {
     "gemini": (
         "aiplatform.googleapis.com",
         "generativelanguage.googleapis.com",
+    ),
+    "cohere": (
+        "api.cohere.ai",
+        "api.cohere.com",
     ),
 }
 
@@ -117,6 +121,30 @@ RULES: tuple[tuple[str, str, str, bool], ...] = (
         "anthropic",
         "completions",
         False,
+    ),
+    (
+        r"(?P<endpoint>\A/v2/chat/?)\Z",
+        "cohere",
+        "chat",
+        True,
+    ),
+    (
+        r"(?P<endpoint>\A/v1/chat/?)\Z",
+        "cohere",
+        "generate",
+        True,
+    ),
+    (
+        r"(?P<endpoint>\A/v[12]/embed/?)\Z",
+        "cohere",
+        "embeddings",
+        True,
+    ),
+    (
+        r"(?P<endpoint>\A/v[12]/rerank/?)\Z",
+        "cohere",
+        "rerank",
+        True,
     ),
 )
 

@@ -69,7 +69,6 @@ class PathRule(NamedTuple):
 
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?=//))?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?")
 _IGNORED = dict.fromkeys(map(ord, "\t\r\n"))  # As every client and the standard library ignore them in an address.
-_LOCAL_HOSTS = frozenset({"", "localhost", "127.0.0.1", "[::1]"})  # "": a path alone
 
 
 def find_endpoint(method: str, url: str) -> Endpoint:
@@ -116,7 +115,7 @@ def _all_rules() -> Iterator[PathRule]:
 def _is_at_host(dialect: str, host: str) -> bool:
     plugin = load_plugins().by_name.get(dialect) if dialect not in dialect_index.HOSTS else None
     hosts: Iterable[str] = plugin.declaration.hosts if plugin is not None else dialect_index.HOSTS.get(dialect, ())
-    return host in _LOCAL_HOSTS or host in hosts
+    return host in hosts
 
 
 def make_rules(name: str, endpoints: Iterable[EndpointPath]) -> list[PathRule]:

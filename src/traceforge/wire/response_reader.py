@@ -42,6 +42,14 @@ class ParsedResponse(NamedTuple):
     streamed: bool = False  # did it come as events or lines?
 
 
+_LINE_TYPES = frozenset(
+    {
+        "application/jsonl", "application/ndjson", "application/stream+json", "application/x-jsonlines",
+        "application/x-ndjson",
+    }
+)  # fmt: skip
+
+
 def find_framing(endpoint: Endpoint, media_type: str, start: bytes) -> BodyFraming:
     """How to read a body that begins like this. A label is believed only where the bytes do not contradict it."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -50,7 +58,7 @@ def find_framing(endpoint: Endpoint, media_type: str, start: bytes) -> BodyFrami
     if text.startswith(b"[") and find_framing_of(endpoint) is BodyFraming.ARRAY:
         return BodyFraming.ARRAY
     label = media_type.partition(";")[0].strip().lower()
-    if label in ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"):
+    if label in _LINE_TYPES:
         return BodyFraming.LINES
     return BodyFraming.WHOLE
 

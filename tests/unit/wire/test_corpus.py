@@ -196,6 +196,9 @@ def test_embeddings_decode_to_their_vectors(traffic: tuple[Interaction, ...]) ->
             vectors = [item["values"] for item in body.get("embeddings") or [body["embedding"]]]
         elif interaction.endpoint.dialect is Dialect.OLLAMA:
             vectors = body.get("embeddings") or [body["embedding"]]
+        elif interaction.endpoint.dialect == "cohere":
+            listed = body["embeddings"]
+            vectors = next(iter(listed.values())) if isinstance(listed, dict) else listed
         else:
             vectors = [item["embedding"] for item in body.get("data") or []]
         assert answer.unified is not None

@@ -101,7 +101,9 @@ UNKNOWN = [
     "https://x.googleapis.com/v1beta/interactions",
     "http://127.0.0.1:11434/api/show",
     "http://127.0.0.1:11434/api/tags",
-    "https://api.cohere.com/v2/chat",
+    "https://llm.example.com/v2/chat",
+    "http://127.0.0.1:8080/v1/chat",
+    "https://api.cohere.com/v1/tokenize",
     # They merely end like a provider's.
     "https://discord.com/api/v10/channels/1/messages",
     "https://chat.example.com/channels/general/messages",
@@ -192,3 +194,22 @@ def test_a_redacted_url_is_split(url: str, path: str, query: str) -> None:
 )
 def test_the_part_of_a_path_before_its_endpoint(path: str, prefix: str) -> None:
     assert prefix == find_prefix(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/v2/chat", EndpointKind.CHAT),
+        ("/v1/chat", EndpointKind.GENERATE),
+        ("/v1/embed", EndpointKind.EMBEDDINGS),
+        ("/v2/rerank/", EndpointKind.RERANK),
+    ],
+)
+def test_a_path_that_says_little_counts_at_the_hosts_of_its_dialect(path: str, kind: EndpointKind) -> None:
+    """With a port and a user, in any case; not where another server only looks like it."""
+    for host in ("api.cohere.com", "API.Cohere.ai:443", "me:secret@api.cohere.com"):
+        assert Endpoint("cohere", kind) == find_endpoint("POST", f"https://{host}{path}")
+    for host in ("api.cohere.com.example", "example.com", "127.0.0.1:80", "api.cohere.com@example.com"):
+        assert OTHER == find_endpoint("POST", f"https://{host}{path}")
+    assert OTHER == find_endpoint("POST", path)
+    assert "" == find_prefix(path)

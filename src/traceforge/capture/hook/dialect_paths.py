@@ -10,6 +10,7 @@ HOSTS = frozenset(
     {
         "aiplatform.googleapis.com",
         "api.anthropic.com",
+        "api.cohere.ai",
         "api.cohere.com",
         "api.deepseek.com",
         "api.fireworks.ai",

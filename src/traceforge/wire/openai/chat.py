@@ -33,7 +33,6 @@ DIALECT = DialectDeclaration(
         EndpointPath(r"/embeddings/?", EndpointKind.EMBEDDINGS, codec=_EMBEDDINGS),
     ),
     hosts=(
-        "api.cohere.com",
         "api.deepseek.com", "api.fireworks.ai", "api.groq.com", "api.mistral.ai", "api.openai.com",
         "api.together.xyz", "api.x.ai", "openrouter.ai",
     ),

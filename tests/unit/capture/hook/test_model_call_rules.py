@@ -34,6 +34,15 @@ def test_the_paths_are_those_of_the_known_dialects(method: str, host: str, parts
     assert (find_endpoint(method, url).dialect is not None) == is_model_call(method, url)
 
 
+@pytest.mark.parametrize("path", ["/v1/chat", "/v2/chat", "/v2/embed", "/v1/rerank", "/v1/tokenize"])
+def test_a_path_that_says_little_is_watched_at_the_hosts_of_its_dialect_alone(path: str) -> None:
+    """Anybody may have a `/v1/chat`."""
+    assert is_model_call("POST", f"https://api.cohere.com{path}")
+    assert is_model_call("POST", f"https://api.cohere.ai{path}")
+    assert not is_model_call("POST", f"https://example.com{path}")
+    assert not is_model_call("POST", f"http://127.0.0.1:8000{path}")
+
+
 @pytest.mark.parametrize(
     ("method", "url", "expected"),
     [
