@@ -145,10 +145,17 @@ def test_a_thread_that_is_too_slow_is_abandoned_and_its_backlog_counted_as_lost(
     monkeypatch.setattr(module, "BATCH_BYTES_MAX", 1)
     folder = tmp_path / "traces"
     recorder = ThreadRecorder(RecorderSettings(str(folder)))
-    write = recorder._writer.write
-    monkeypatch.setattr(recorder._writer, "write", lambda exchange: (time.sleep(0.02), write(exchange)))
+    write, has_written = recorder._writer.write, threading.Event()
+
+    def write_slowly(call: Exchange) -> None:
+        time.sleep(0.02)  # two hundred calls take four seconds at least
+        write(call)
+        has_written.set()
+
+    monkeypatch.setattr(recorder._writer, "write", write_slowly)
     for number in range(200):
         recorder.take(exchange(number))
+    has_written.wait()
     counts = recorder.close(0.2)
 
     assert 0 < counts.recorded == len(ids(folder))
