@@ -98,8 +98,8 @@ suite.stop()
 print("modules", *sys.modules)
 """
 PLUGIN = """
-    addresses build_environment clock config conversion distribution exchange files findings ids match_key
-    project_trust terminal wildcards
+    addresses build_environment clock config conversion distribution exchange files findings ids
+    installed_packages match_key project_trust terminal wildcards
     canon canon.digests canon.fast_writer canon.json_reader canon.json_types canon.json_writer canon.numbers
     canon.slow_writer canon.strict_reader
     capture capture.engine capture.hook capture.inprocess capture.network_guard capture.null_recorder
@@ -127,12 +127,14 @@ PLUGIN = """
     snapshots.formats.tree_layout snapshots.gate snapshots.gate.gate_findings snapshots.gate.gate_judgement
     snapshots.gate.nested_projects snapshots.gate.suite_process snapshots.gate.unselected_tests snapshots.tree
     snapshots.tree.approval_chain snapshots.tree.approval_check snapshots.tree.approved_calls
-    snapshots.tree.base_commit snapshots.tree.build_base snapshots.tree.call_counts
+    snapshots.tree.base_checks snapshots.tree.base_commit snapshots.tree.build_base snapshots.tree.call_counts
+    snapshots.tree.check_comparison
     snapshots.tree.declaration_effects snapshots.tree.git_commands snapshots.tree.git_objects
     snapshots.tree.project_snapshots snapshots.tree.removed_trees snapshots.tree.run_scopes
     snapshots.tree.snapshot_migration snapshots.tree.state_folder snapshots.tree.suite_folders
     snapshots.tree.synthesised_answers snapshots.tree.tree_verification
-    wire wire.dialects wire.embeddings wire.endpoints wire.json_streams wire.openai wire.openai.chat
+    wire wire.dialect_declaration wire.dialect_index wire.dialect_plugins wire.dialects
+    wire.embeddings wire.endpoints wire.json_streams wire.openai wire.openai.chat
     wire.provider_error wire.response_reader wire.stream_assembly wire.unified
 """
 

@@ -13,13 +13,15 @@ import csv
 import io
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_bytes, digest_canonical, json_path, parse_json
 from traceforge.errors import NotCanonical, NotJSON
-from traceforge.located_yaml import LocatedValue, load_located_yaml
 from traceforge.snapshots.formats.approved_policy import CHECKS_PREFIX
-from traceforge.yaml_reader import InvalidYaml, Mark
+
+if TYPE_CHECKING:
+    from traceforge.located_yaml import LocatedValue
+    from traceforge.yaml_reader import Mark
 
 PROPOSED_TAG = "proposed"  # by `traceforge check new`; whoever keeps the proposal removes it
 MARGIN = 0.1  # of a pass rate without one, as in `checks/formats/check_types.py`
@@ -65,10 +67,13 @@ def read_check_states(data: bytes, file: str, read_data: ReadData) -> list[Check
     Raises:
         MissingExtra: PyYAML is not installed.
     """
+    # Deferred: PyYAML takes 50 ms, and every run of pytest compares with its base; most have no check that differs.
+    from traceforge.located_yaml import load_located_yaml
+
     try:
         source = load_located_yaml(data if len(data) <= FILE_BYTES_MAX else b"")
         canonical_bytes(source.value)
-    except (InvalidYaml, NotCanonical):
+    except (ValueError, NotCanonical):  # InvalidYaml is a ValueError.
         return []
     value = source.value
     tests = value.get("tests") if isinstance(value, dict) else None
