@@ -56,6 +56,13 @@ def _import_codec(dialect: str, kind: EndpointKind) -> DialectModule:
     return cast("DialectModule", getattr(found, name) if name else found)
 
 
+def import_dialects() -> None:
+    """Import every dialect, also those of installed packages: for a process that may import nothing from now on."""
+    for name in list_dialects():
+        for path in find_declaration(name).endpoints:
+            _import_codec(name, path.kind)
+
+
 def decode_request(endpoint: Endpoint, body: JSONObject) -> JSONObject:
     """The unified request; that of an unknown endpoint is its body."""
     dialect_module = find_dialect_module(endpoint)

@@ -85,6 +85,30 @@ def test_the_hook_gets_the_paths_of_a_plugin_as_data(monkeypatch: pytest.MonkeyP
     assert not is_model_call("POST", "https://any.example/v2/models/m/ask")
 
 
+GUARDED = """
+from traceforge.snapshots.gate.import_guard import refuse_imports
+from traceforge.wire.dialect_index import RULES
+from traceforge.wire.dialects import find_declaration, find_dialect_module, find_framing_of
+from traceforge.wire.endpoints import Endpoint, EndpointKind
+finder = refuse_imports()
+for _, dialect, kind, _ in RULES:
+    endpoint = Endpoint(dialect, EndpointKind(kind))
+    module = find_dialect_module(endpoint)
+    module.decode_request({}, "")
+    module.decode_response({})
+    module.new_assembler().finish()
+    find_framing_of(endpoint)
+print(len(RULES), sorted(finder.refused))
+"""
+
+
+def test_every_dialect_is_there_once_the_gate_imports_nothing_any_more() -> None:
+    """The command that is judged could have changed a module that is imported later."""
+    completed = subprocess.run([sys.executable, "-c", GUARDED], capture_output=True, text=True, check=False)
+
+    assert f"{len(dialect_index.RULES)} []\n" == completed.stdout, completed.stderr
+
+
 def test_this_environment_has_no_plugins() -> None:
     """So the tests see what TraceForge brings itself."""
     assert LoadedPlugins({}, ()) == load_plugins()

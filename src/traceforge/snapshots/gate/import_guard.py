@@ -14,6 +14,8 @@ import sys
 from _imp import is_frozen
 from importlib import import_module
 
+from traceforge.wire.dialects import import_dialects
+
 # What is imported late: inside functions, by name, or by the standard library itself.
 LATE_MODULES = (
     "traceforge.compare.edit_digest",
@@ -23,11 +25,6 @@ LATE_MODULES = (
     "traceforge.replay.request_redactor",
     "traceforge.snapshots.tree.tracked_state",
     "traceforge.snapshots.tree.tree_transaction",
-    "traceforge.wire.anthropic",
-    "traceforge.wire.gemini",
-    "traceforge.wire.ollama",
-    "traceforge.wire.openai.chat",
-    "traceforge.wire.openai.responses",
     "_strptime",
     "concurrent.futures.thread",
     "difflib",
@@ -67,6 +64,7 @@ def refuse_imports() -> RefusingFinder:
     """Load what this process may still need, and nothing from now on."""
     for name in LATE_MODULES:
         import_module(name)
+    import_dialects()
     finder = RefusingFinder()
     sys.meta_path.insert(0, finder)
     return finder
