@@ -7,6 +7,7 @@ the snapshot format in `model` does not.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from traceforge.errors import MissingExtra
@@ -26,7 +27,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (a module's attribute)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from traceforge.context.api import store_client
+        clients = import_module("traceforge.context.api.store_client")
     except ImportError as exc:
         raise MissingExtra(f"the context store cannot run here: {exc.name} is not installed", "context") from None
-    return getattr(store_client, name)
+    return getattr(clients, name)
