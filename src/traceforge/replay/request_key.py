@@ -55,7 +55,7 @@ from traceforge.replay.logical_upstream import (
 )
 from traceforge.replay.scoped_volatile import find_model, make_volatile_rules
 from traceforge.replay.volatile import MATCH_SETTING, VolatileRules
-from traceforge.wire.endpoints import Dialect, Endpoint, find_endpoint, find_prefix, split_url
+from traceforge.wire.endpoints import Dialect, Endpoint, find_path_endpoint, find_prefix, split_url
 
 if TYPE_CHECKING:
     from traceforge.config import LoadedConfig
@@ -358,8 +358,8 @@ class RequestKeyer:
         return head, self._prefix(method, head.url, head.headers)
 
     def _make_prefix(self, method: str, url: str, headers: Headers, upstream: str | None = None) -> KeyPrefix:
-        endpoint = find_endpoint(method, url)
         path, query = split_url(url)
+        endpoint = find_path_endpoint(method, path)  # Stored requests, with which it is compared, have no host.
         boundary = _find_boundary(find_header(headers, "content-type"))
         name = self.name_upstream(url, headers) if upstream is None else self._upstreams.resolve_stored(upstream)
         fields = KeyFields(

@@ -25,6 +25,7 @@ __all__ = [
     "EndpointKind",
     "PathRule",
     "find_endpoint",
+    "find_path_endpoint",
     "find_prefix",
     "make_rules",
     "split_url",
@@ -77,6 +78,11 @@ def find_endpoint(method: str, url: str) -> Endpoint:
         return OTHER_ENDPOINT
     match = _URL.match(url.translate(_IGNORED))
     return _find(match[2], _host_name(match[1] or ""))[0] if match else OTHER_ENDPOINT
+
+
+def find_path_endpoint(method: str, path: str) -> Endpoint:
+    """The endpoint of a path alone, as an approved call has it; `OTHER` where only the host tells what it means."""
+    return _find(path, "")[0] if method.upper() == "POST" else OTHER_ENDPOINT
 
 
 def find_prefix(path: str) -> str:

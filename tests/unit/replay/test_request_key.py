@@ -402,3 +402,13 @@ def test_a_request_with_a_known_unredacted_key_is_not_searched_for_secrets(monke
     assert not searches(VolatileRules())
     assert searches(VolatileRules(patterns=["run-[0-9]+"]))
     assert searches(VolatileRules(), ("Content-Encoding", "gzip"), data=gzip.compress(body))
+
+
+def test_the_key_of_a_call_whose_host_tells_its_dialect_is_that_of_its_path() -> None:
+    """An approved call has no host, so a live one is looked for, and explained, without it."""
+    body = json.dumps({"model": "command-a", "message": "hi"}).encode()
+    keys = RequestKeyer(Redactor(), VolatileRules())
+
+    keyed = keys.key_request("POST", "https://api.cohere.com/v1/chat", (JSON_TYPE,), body)
+
+    assert ("/v1/chat", None) == (keyed.key_fields.address, keyed.endpoint.dialect)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind, find_endpoint, find_prefix, split_url
+from traceforge.wire.endpoints import (
+    Dialect,
+    Endpoint,
+    EndpointKind,
+    find_endpoint,
+    find_path_endpoint,
+    find_prefix,
+    split_url,
+)
 
 OTHER = Endpoint(None, EndpointKind.OTHER)
 VERTEX = "https://us-central1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-central1/publishers/google"
@@ -211,5 +219,5 @@ def test_a_path_that_says_little_counts_at_the_hosts_of_its_dialect(path: str, k
         assert Endpoint("cohere", kind) == find_endpoint("POST", f"https://{host}{path}")
     for host in ("api.cohere.com.example", "example.com", "127.0.0.1:80", "api.cohere.com@example.com"):
         assert OTHER == find_endpoint("POST", f"https://{host}{path}")
-    assert OTHER == find_endpoint("POST", path)
+    assert OTHER == find_endpoint("POST", path) == find_path_endpoint("POST", path)
     assert "" == find_prefix(path)
