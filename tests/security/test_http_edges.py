@@ -24,9 +24,9 @@ from traceforge.context.storage.database import database_url
 from traceforge.errors import CannotListen, InvalidStoreAddress
 from traceforge.http.access import AccessDenied, AccessPolicy
 from traceforge.http.body_framing import InvalidBody, open_body
+from traceforge.http.bound_socket import bind_socket
 from traceforge.http.event_stream import EventStreamParser
 from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead, ResponseHead, split_target
-from traceforge.http.serving import bind_socket
 
 START = b"POST /healthz HTTP/1.1\r\nHost: localhost\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"

@@ -26,8 +26,8 @@ from traceforge.chat.conversation import Chat, ChatModel
 from traceforge.chat.conversation_memory import ConversationMemory
 from traceforge.chat.prompt_layers import PromptFolder
 from traceforge.http.accept_loop import listen
+from traceforge.http.bound_socket import bind_socket, socket_url
 from traceforge.http.server_limits import CHAT_LIMITS, ServerLimits
-from traceforge.http.serving import bind_socket, socket_url
 
 PROMPTS = {"system.md": "You are careful.\n", "developer.md": "Answer shortly.", "session.md": "It is Monday.\n"}
 

@@ -23,8 +23,8 @@ from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.exchange import Exchange
 from traceforge.http.access import AccessPolicy
+from traceforge.http.bound_socket import bind_socket
 from traceforge.http.server_limits import PROXY_LIMITS, ServerLimits
-from traceforge.http.serving import bind_socket
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 SECONDS_MAX = 10.0  # Beyond this a test hangs.

@@ -21,7 +21,7 @@ from support.command import COMMAND
 from support.operation_store import Store
 from traceforge.context.api.operation_types import Scope
 from traceforge.context.model.inputs import NewApiKey
-from traceforge.http.serving import bind_socket, socket_url
+from traceforge.http.bound_socket import bind_socket, socket_url
 from traceforge.web.request_log import RequestLog
 from traceforge.web.store_application import StoreApplication
 from traceforge.web.store_service import StoreService

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 
 from traceforge.config import load_config
+from traceforge.http.bound_socket import socket_url
 from traceforge.http.server_limits import UI_LIMITS
-from traceforge.http.serving import socket_url
 from traceforge.ui.page_context import DEFAULT_OPTIONS, UiOptions
 from traceforge.ui.ui_server import UiAddress, UiServer
 from traceforge.web.uvicorn_server import UvicornServer

@@ -20,7 +20,7 @@ from traceforge.chat.provider_model import ProviderModel
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 from traceforge.cli.output import port_option, print_ready
-from traceforge.http.serving import bind_socket, socket_url
+from traceforge.http.bound_socket import bind_socket, socket_url
 from traceforge.model_server.http_server import serve_local_model
 from traceforge.terminal import escape_json
 

@@ -20,8 +20,8 @@ from traceforge.cli.output import port_option, print_ready, refuse_in_ci
 from traceforge.config import LoadedConfig, current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
 from traceforge.http.access import is_loopback
+from traceforge.http.bound_socket import bind_socket, socket_url
 from traceforge.http.server_limits import PROXY_LIMITS
-from traceforge.http.serving import bind_socket, socket_url
 from traceforge.match_key import requires_comparison
 from traceforge.modelio.recording_player import RecordingFallback, open_recording_player
 from traceforge.modelio.replay_adapter import load_session

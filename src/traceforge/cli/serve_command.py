@@ -13,8 +13,8 @@ from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.http.access import is_loopback
+from traceforge.http.bound_socket import bind_socket, socket_url
 from traceforge.http.server_limits import STORE_LIMITS
-from traceforge.http.serving import bind_socket, socket_url
 from traceforge.web.janitor import running_janitor
 from traceforge.web.project_calls import MODEL_CALLS_MAX
 from traceforge.web.request_log import RequestLog, lost_lines

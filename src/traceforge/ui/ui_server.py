@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from traceforge.build_environment import is_ci
 from traceforge.config import LoadedConfig
+from traceforge.http.bound_socket import bind_socket, socket_url
 from traceforge.http.connection_owner import can_tell_owners
 from traceforge.http.server_limits import UI_LIMITS, ServerLimits
-from traceforge.http.serving import bind_socket, socket_url
 from traceforge.ui.page_context import PageContext, UiOptions
 from traceforge.ui.pages import (
     approval_pages,

@@ -13,7 +13,7 @@ import pytest
 from support.raw_sockets import LOOPS
 from traceforge.http import accept_loop
 from traceforge.http.accept_loop import listen
-from traceforge.http.serving import bind_socket
+from traceforge.http.bound_socket import bind_socket
 
 CLIENTS = 100
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from traceforge.capture.proxy.call_recording import report_to_stderr
 from traceforge.capture.proxy.worker import OpenRecorder, ProxySettings, run_worker
 from traceforge.conversion import decode_json, encode_json
-from traceforge.http.serving import bind_socket
+from traceforge.http.bound_socket import bind_socket
 
 RESTART_SECONDS_MIN = 0.5  # Between two starts of a worker, so that one that dies at once keeps no core busy.
 READY = b"r"

@@ -23,7 +23,7 @@ from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotListen
 from traceforge.http.access import AccessPolicy
-from traceforge.http.serving import bind_socket, socket_url
+from traceforge.http.bound_socket import bind_socket, socket_url
 
 HOST = "127.0.0.1"
 START_SECONDS_MAX = 10.0
