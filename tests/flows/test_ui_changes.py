@@ -299,8 +299,28 @@ def test_an_empty_queue_says_what_to_do_next(tmp_path: Path) -> None:
         assert "traceforge record -- COMMAND" in ui.page("/changes")
 
 
-def test_a_pending_file_that_cannot_be_read_is_an_error_with_its_code(ui: RunningUi, project: Path) -> None:
-    """It is not skipped: what cannot be reviewed is not hidden."""
-    (project / f".ai-tests/pending/{_pending(project)[0]}.json").write_text("{}")
+@pytest.mark.parametrize("content", ["{}", "{broken", None], ids=["not a change", "not JSON", "not a file"])
+def test_a_damaged_pending_file_is_a_notice_beside_the_other_changes(
+    ui: RunningUi, project: Path, content: str | None
+) -> None:
+    """It is not skipped; the other changes are shown, and nothing is decided, as on the command line."""
+    damaged, *others = _pending(project)
+    file = project / f".ai-tests/pending/{damaged}.json"
+    file.unlink()
+    file.write_text(content) if content is not None else file.mkdir()
+    before = None if content is None else _tree(project)
+    page = ui.page("/changes")
 
-    assert "TF103" in ui.page("/changes", status=500)
+    assert [True] * len(others) == [f'href="/changes/{name}"' in page for name in others]
+    assert "1 pending change cannot be read." in page
+    assert f"<code>.ai-tests/pending/{damaged}.json</code>" in page
+    assert content is None or f"rm .ai-tests/pending/{damaged}.json" in page
+    assert ui.page(f"/changes/{others[0]}")
+    assert "cannot be read" in _text(ui.http.get("/share/changes").text)
+    code = "TF201" if content is None else "TF103"
+    assert code in page
+    assert code in ui.page(f"/changes/{damaged}", status=500)
+    for action in ("approve", "reject"):
+        refused = ui.post(f"/changes/{action}", id=others, reason="kinder")
+        assert (True, True) == (refused.status_code >= 400, code in refused.text), action
+    assert before in (None, _tree(project))

@@ -7,6 +7,7 @@ and the settings without an approval. Never: writes.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
@@ -30,11 +31,18 @@ class PendingState(NamedTuple):
     settings: list[SettingChange]  # that differ from the approved policy
 
 
-def load_pending_state(loaded: LoadedConfig, *, with_new_policy: bool = False, base: str = "") -> PendingState:
+def load_pending_state(
+    loaded: LoadedConfig,
+    *,
+    with_new_policy: bool = False,
+    base: str = "",
+    pending: Sequence[PendingChange] | None = None,
+) -> PendingState:
     """Load the pending changes, the approved calls and the settings of a project.
 
     `with_new_policy`: where no policy was ever approved, every setting differs from it. Checks that demand less than
-    they did, in the commit `base` or as Git knows them here, are among the settings.
+    they did, in the commit `base` or as Git knows them here, are among the settings. `pending`: the changes, if
+    they were read already.
 
     Raises:
         InvalidFile, NotJSON, CannotRead: a pending change cannot be read.
@@ -46,7 +54,8 @@ def load_pending_state(loaded: LoadedConfig, *, with_new_policy: bool = False, b
     approved = [] if tree.findings else load_approved_calls(loaded.project, policy)
     settings = _find_settings(loaded, tree.settings, with_new_policy=with_new_policy)
     calls = {call.id: call for call in approved}
-    changes = judge_pending(loaded, load_pending(loaded.project), calls, are_settings_approved=not settings)
+    stored = load_pending(loaded.project) if pending is None else pending
+    changes = judge_pending(loaded, stored, calls, are_settings_approved=not settings)
     settings = [*settings, *_find_checks(loaded, base)]
     return PendingState(loaded, changes, calls, len(tree.findings), settings)
 

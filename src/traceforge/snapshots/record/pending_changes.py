@@ -18,13 +18,13 @@ import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
 from traceforge.compare.compared_call import ComparedCall
-from traceforge.errors import InvalidFile, NotJSON
+from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import STATE_DIR, list_folder, make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
 from traceforge.shape import DigestText, OpenObject, WholeNumber, find_problems
@@ -153,6 +153,13 @@ class PendingChange(Struct, frozen=True):
         return json_bytes(value, indent=True) + b"\n"
 
 
+class PendingFolder(NamedTuple):
+    """What is in the folder of the pending changes."""
+
+    changes: list[PendingChange]
+    errors: dict[str, InvalidFile | CannotRead]  # Of each file that is not a pending change, by its path.
+
+
 def read_pending(data: bytes) -> PendingChange:
     """Read what `to_bytes` wrote.
 
@@ -191,23 +198,40 @@ def load_pending(project: str) -> list[PendingChange]:
     Raises:
         InvalidFile, CannotRead: a file there is not a pending change; it is not skipped.
     """
+    folder = scan_pending(project)
+    for error in folder.errors.values():
+        raise error
+    return folder.changes
+
+
+def scan_pending(project: str) -> PendingFolder:
+    """The pending changes that can be read, by id, and the error of each file that cannot: a page shows both.
+
+    Raises:
+        CannotRead: the folder itself cannot be read.
+    """
     folder = os.path.join(project, PENDING_FOLDER)
-    if not os.path.isdir(folder):
-        return []
-    changes = []
-    for entry in list_folder(folder):
+    result = PendingFolder([], {})
+    for entry in list_folder(folder) if os.path.isdir(folder) else ():
         if not _is_pending_name(entry.name):
             continue
         name = f"{PENDING_FOLDER}/{entry.name}"
-        hint = f"Delete it, and record again: rm {shlex.quote(name)}"
         try:
-            changes.append(read_pending(read_file(entry.path, follow_links=False)))
-        except NotJSON as exc:
-            place, message = f"line {exc.line} column {exc.column}", f"{name} is not JSON: {exc.reason}"
-            raise InvalidFile((Finding(name, place, PENDING_FORMAT_RULE, message, hint),)) from None
-        except InvalidFile as exc:
-            raise InvalidFile(tuple(finding._replace(file=name, hint=hint) for finding in exc.findings)) from None
-    return changes
+            result.changes.append(_read_pending_file(entry.path, name))
+        except (InvalidFile, CannotRead) as exc:
+            result.errors[name] = exc
+    return result
+
+
+def _read_pending_file(path: str, name: str) -> PendingChange:
+    hint = f"Delete it, and record again: rm {shlex.quote(name)}"
+    try:
+        return read_pending(read_file(path, follow_links=False))
+    except NotJSON as exc:
+        place, message = f"line {exc.line} column {exc.column}", f"{name} is not JSON: {exc.reason}"
+        raise InvalidFile((Finding(name, place, PENDING_FORMAT_RULE, message, hint),)) from None
+    except InvalidFile as exc:
+        raise InvalidFile(tuple(finding._replace(file=name, hint=hint) for finding in exc.findings)) from None
 
 
 def first_approval_hint(project: str) -> str:

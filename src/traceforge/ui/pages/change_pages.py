@@ -22,7 +22,7 @@ from traceforge.snapshots.approve.pending_approval import approve_changes, selec
 from traceforge.snapshots.approve.pending_state import PendingState, load_pending_state
 from traceforge.snapshots.approve.reason_check import find_reason_problem
 from traceforge.snapshots.formats.approval_format import load_approvals
-from traceforge.snapshots.record.pending_changes import delete_pending
+from traceforge.snapshots.record.pending_changes import PENDING_FOLDER, PendingFolder, delete_pending, scan_pending
 from traceforge.snapshots.tree.approval_signing import find_approver
 from traceforge.snapshots.tree.state_folder import prepare_state_folder
 from traceforge.ui.event_hub import CHANGES
@@ -31,7 +31,14 @@ from traceforge.ui.page_renderer import quote_path
 from traceforge.ui.pages.request_form import FormFields
 from traceforge.ui.views.approval_view import HistoryItem, shorten_hash, view_history
 from traceforge.ui.views.change_item_view import compare_all
-from traceforge.ui.views.change_queue_view import ChangeListView, filter_changes, list_queue, view_changes
+from traceforge.ui.views.change_queue_view import (
+    ChangeListView,
+    DamagedFile,
+    filter_changes,
+    list_queue,
+    view_changes,
+    view_damaged,
+)
 from traceforge.ui.views.change_view import ChangeDetail, ChangeDiff, view_change, view_diffs
 from traceforge.ui.views.editor_link import editor_link
 
@@ -178,19 +185,23 @@ def _describe_error(exc: ReviewRefusal | TraceForgeError) -> ReviewError:
     return ReviewError(exc.message, exc.hint, exc.code, findings)
 
 
-def _load_state(context: PageContext) -> PendingState:
-    """The pending changes under the configuration as it is now: it may have changed since the server started."""
-    return load_pending_state(load_config(context.project))
+def _load_state(context: PageContext) -> tuple[PendingState, PendingFolder]:
+    """The pending changes that can be read, under the configuration as it is now, which may have changed.
+
+    Approval and rejection do not use this: like the command line, they refuse while a file cannot be read.
+    """
+    folder = scan_pending(context.project)
+    return load_pending_state(load_config(context.project), pending=folder.changes), folder
 
 
 async def _render_list(request: Request, context: PageContext, form: ReviewForm, status: int = 200) -> Response:
-    def read() -> tuple[ChangeListView, dict[str, ChangeDiff], str]:
-        state = _load_state(context)
+    def read() -> tuple[ChangeListView, dict[str, ChangeDiff], str, tuple[DamagedFile, ...]]:
+        state, folder = _load_state(context)
         keys = make_request_keyer(state.loaded)
         diffs = view_diffs(state, keys, SHARED_DIFFS_MAX) if is_shared(request) else {}
-        return view_changes(state, keys), diffs, _approver_text(context)
+        return view_changes(state, keys), diffs, _approver_text(context), view_damaged(folder)
 
-    page, diffs, approver = await context.in_thread(read)
+    page, diffs, approver, damaged = await context.in_thread(read)
     kind, text = request.query_params.get("kind", ""), request.query_params.get("q", "")
     return context.render(
         request,
@@ -202,6 +213,7 @@ async def _render_list(request: Request, context: PageContext, form: ReviewForm,
         text=text,
         diffs=diffs,
         approver=approver,
+        damaged=damaged,
         form=form,
         refused_here=find_ci_refusal("approve"),
         outcome=_read_outcome(request),
@@ -221,7 +233,9 @@ async def _render_change(
     request: Request, context: PageContext, reference: str, form: ReviewForm, status: int = 200
 ) -> Response:
     def read() -> tuple[ChangeDetail, str, str, tuple[HistoryItem, ...]]:
-        state = _load_state(context)
+        state, folder = _load_state(context)
+        if error := folder.errors.get(f"{PENDING_FOLDER}/{reference}.json"):
+            raise error
         (change,) = select_pending(state.changes, [reference])
         detail = view_change(state, change, make_request_keyer(state.loaded))
         link = editor_link(context.options.editor, context.project, detail.item.file, detail.item.line)

@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from traceforge.errors import CannotRead
 from traceforge.replay.request_key import RequestKeyer
 from traceforge.report.gate_text import TITLES
 from traceforge.report.text_format import count, gate_counts
 from traceforge.snapshots.approve.pending_state import PendingState
 from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE
 from traceforge.snapshots.record.change_groups import CauseGroup, ComparedChange, group_by_cause
-from traceforge.snapshots.record.pending_changes import ChangeKind
+from traceforge.snapshots.record.pending_changes import ChangeKind, PendingFolder
 from traceforge.ui.views.change_item_view import ChangeItem, compare_all, view_item
 from traceforge.ui.views.diff_view import ChangeGroup, view_comparison
 
@@ -73,6 +74,23 @@ class ChangeListView:
     @property
     def items(self) -> tuple[ChangeItem, ...]:
         return tuple(item for cause in self.causes for item in cause.items)
+
+
+class DamagedFile(NamedTuple):
+    """A file among the pending changes that is none."""
+
+    file: str
+    message: str
+    hint: str
+    code: str
+
+
+def view_damaged(folder: PendingFolder) -> tuple[DamagedFile, ...]:
+    """The files that cannot be read, with what to do."""
+    return tuple(
+        DamagedFile(file, error.reason if isinstance(error, CannotRead) else error.message, error.hint, error.code)
+        for file, error in folder.errors.items()
+    )
 
 
 def view_changes(state: PendingState, keys: RequestKeyer) -> ChangeListView:
