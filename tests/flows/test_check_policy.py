@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import NoReturn
@@ -195,6 +196,48 @@ def test_check_run_compares_with_a_base_too(project: Project) -> None:
     ran = traceforge("check", "run", "--base", "main", cwd=project.folder)
 
     assert (1, True) == (ran.code, ".ai-checks/capital.yaml: CK5" in ran.out), ran
+
+
+def set_price(project: Project, price: float) -> None:
+    prices = {"input_price_per_million": price, "output_price_per_million": price}
+    (project.folder / "traceforge.config.json").write_text(json.dumps({"models": {"gpt-*": prices}}))
+
+
+@pytest.mark.parametrize(
+    "cost",
+    ["{type: cost, max: 0.01}", "{type: any_of, assertions: [{type: not, assertion: {type: cost, max: 1}}]}"],
+    ids=["alone", "inside of others"],
+)
+def test_ck5_a_changed_price_is_red_for_a_check_of_the_cost_until_it_is_approved(project: Project, cost: str) -> None:
+    """The verdict follows from the price as much as from the limit, and the check file itself is unchanged."""
+    write(project, "cost.yaml", f"name: cheap\nsnapshot: one\nassertions: [{cost}]\n")
+    set_price(project, 8)
+    project.commit()
+    assert 0 == project.verify().code
+
+    set_price(project, 0.5)
+    red = project.verify()
+    ran = traceforge("check", "run", "--base", "main", cwd=project.folder)
+
+    for result in (red, ran):
+        assert (1, True) == (result.code, "CK5 the check 'cheap'" in result.out), result
+        assert "gpt-*: 8 and 8 → 0.5 and 0.5" in result.out
+        assert "'capital'" not in result.out.partition("CK5")[2].partition("\n")[0]
+    assert 'checks[".ai-checks/cost.yaml"].cheap' in traceforge("status", cwd=project.folder).out
+    assert 0 == approve(project).code
+    assert 0 == project.verify().code
+    set_price(project, 0.1)
+    assert 1 == project.verify().code  # The approval was of another price.
+
+
+def test_a_changed_price_without_a_check_of_the_cost_needs_no_approval(project: Project) -> None:
+    """It decides nothing then; and a first price makes a check stricter, which had no answer before."""
+    set_price(project, 8)
+    project.commit()
+    set_price(project, 0.5)
+    write(project, "cost.yaml", "name: cheap\nsnapshot: one\nassertions: [{type: cost, max: 1}]\n")
+
+    assert 0 == project.verify().code
 
 
 def test_checks_of_a_project_below_are_its_own(project: Project) -> None:

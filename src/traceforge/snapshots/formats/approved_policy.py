@@ -24,7 +24,8 @@ POLICY_RULE = "CF2"
 APPROVE_COMMAND = 'traceforge approve --policy --reason "…"'
 NEVER_APPROVED = "the policy was never approved: the next approval includes it"
 
-# Where traces are, and how calls are named and priced, decides no comparison.
+# Where traces are, and how calls are named and priced, decides no comparison. Prices decide checks of a cost, and
+# `snapshots/tree/check_comparison.py` compares them with those.
 NO_POLICY = frozenset({"traces_dir", "max_trace_retention", "durability", "callsite"})
 NO_POLICY_OF_MODELS = frozenset({"input_price_per_million", "output_price_per_million"})
 # Expressions are applied one after the other; every other list is a set.
@@ -154,12 +155,12 @@ def _normalise(name: str, value: Any) -> JSON:  # noqa: ANN401 (of any setting)
 def _list_winners(patterns: Sequence[str]) -> Iterator[tuple[str, JSON]]:
     """Each pattern that an earlier one may overrule, with those patterns."""
     for place, pattern in enumerate(patterns):
-        winners: list[JSON] = [*sorted(other for other in patterns[:place] if _may_overlap(other, pattern))]
+        winners: list[JSON] = [*sorted(other for other in patterns[:place] if may_overlap(other, pattern))]
         if winners:
             yield pattern, winners
 
 
-def _may_overlap(pattern: str, other: str) -> bool:
+def may_overlap(pattern: str, other: str) -> bool:
     """Whether one model could match both; True where that is not known."""
     start, other_start = _literal_start(pattern), _literal_start(other)
     if start == pattern:

@@ -17,15 +17,18 @@ from functools import cached_property
 from msgspec import UNSET
 
 from traceforge.canon import JSON, canonical_bytes
-from traceforge.config import CONFIG_FILE, SNAPSHOTS_DIR, find_repository
-from traceforge.errors import CannotRead, MissingExtra
+from traceforge.config import CONFIG_FILE, PYPROJECT_FILE, SNAPSHOTS_DIR, find_repository, parse_config
+from traceforge.errors import CannotRead, InvalidConfig, MissingExtra
 from traceforge.files import read_file
 from traceforge.findings import IO, Finding
 from traceforge.snapshots.formats.approval_format import StoredApproval, load_approvals
 from traceforge.snapshots.formats.approved_policy import SettingChange
+from traceforge.snapshots.formats.model_prices import ModelPrices, find_changed_prices, list_prices
 from traceforge.snapshots.formats.tree_layout import APPROVALS_DIR
 from traceforge.snapshots.tree.build_base import BuildBase
 from traceforge.snapshots.tree.check_comparison import (
+    COST_TYPE,
+    NO_PRICES,
     CheckState,
     LooserCheck,
     ReadData,
@@ -91,12 +94,31 @@ class _ProjectFiles:
                     yield path
 
     def is_changed(self, path: str) -> bool:
-        """Whether a check file differs, or may have a data set that does."""
-        return self._has_other_bytes(path) or (b"cases" in (self.read_new(path) or b"") and self._has_changed_data)
+        """Whether a check file differs, or may have a data set or an assertion of the cost that does."""
+        if self._has_other_bytes(path):
+            return True
+        data = self.read_new(path) or b""
+        return (b"cases" in data and self._has_changed_data) or (
+            COST_TYPE.encode() in data and self._has_changed_prices
+        )
 
     @cached_property
     def _has_changed_data(self) -> bool:
         return any(path.endswith(DATA_SUFFIXES) and self._has_other_bytes(path) for path in self.blobs)
+
+    @cached_property
+    def _has_changed_prices(self) -> bool:
+        return any(find_changed_prices(self.old_prices, self.new_prices))
+
+    @cached_property
+    def old_prices(self) -> ModelPrices:
+        """The prices of models in the configuration of the commit."""
+        return _read_prices(self.read_old)
+
+    @cached_property
+    def new_prices(self) -> ModelPrices:
+        """The prices of models in the configuration now."""
+        return _read_prices(self.read_new)
 
     def _has_other_bytes(self, path: str) -> bool:
         data, blob = self.read_new(path), self.blobs[path]
@@ -114,8 +136,9 @@ def find_changed_checks(objects: GitObjects, commit: str, project: str) -> list[
     old_paths = files.list_old_checks()
     if not any(files.is_changed(path) for path in old_paths):
         return []
-    before = [state for path in old_paths for state in _read_states(files.read_old, path)]
-    after = [state for path in files.list_new_checks(old_paths) for state in _read_states(files.read_new, path)]
+    before = [state for path in old_paths for state in _read_states(files.read_old, path, files.old_prices)]
+    new_paths = files.list_new_checks(old_paths)
+    after = [state for path in new_paths for state in _read_states(files.read_new, path, files.new_prices)]
     return list(find_looser_checks(before, after))
 
 
@@ -188,7 +211,15 @@ def _list_local_bases(project: str, ref: str) -> Iterator[str]:
             return
 
 
-def _read_states(read: ReadData, path: str) -> list[CheckState]:
+def _read_prices(read: ReadData) -> ModelPrices:
+    """The prices in the configuration; none where it cannot be read: then no assertion of the cost holds."""
+    try:
+        return list_prices(parse_config(read(CONFIG_FILE), read(PYPROJECT_FILE)).models)
+    except InvalidConfig:
+        return NO_PRICES
+
+
+def _read_states(read: ReadData, path: str, prices: ModelPrices) -> list[CheckState]:
     data = read(path)
     if data is None:
         return []
@@ -197,7 +228,7 @@ def _read_states(read: ReadData, path: str) -> list[CheckState]:
         beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
         return None if beside.startswith(("../", "/")) else read(beside)  # `check run` reads none from elsewhere.
 
-    return read_check_states(data, path, read_beside)
+    return read_check_states(data, path, read_beside, prices)
 
 
 def _list_approved(approvals: Iterable[StoredApproval]) -> set[tuple[str, bytes]]:

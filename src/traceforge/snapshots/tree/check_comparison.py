@@ -4,7 +4,7 @@ In: the checks of two states of a project. Out: what a check does not demand any
 reads a file, or guesses: what is not known to be as strict or stricter counts as looser.
 
 A check may get further assertions, cases and tags, a higher pass rate and a smaller margin. It may be renamed or
-moved. Everything else that it says must stay.
+moved. Everything else that it says must stay, and so must the prices of models if it has an assertion of the cost.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import csv
 import io
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_bytes, digest_canonical, json_path, parse_json
 from traceforge.errors import NotCanonical, NotJSON
 from traceforge.snapshots.formats.approved_policy import CHECKS_PREFIX
+from traceforge.snapshots.formats.model_prices import ModelPrices, find_changed_prices
 
 if TYPE_CHECKING:
     from traceforge.located_yaml import LocatedValue
@@ -31,6 +33,9 @@ FILE_BYTES_MAX = 1 << 20  # of a check file, as in `checks/formats/check_file.py
 _FREE = frozenset({"name", "timeout"})  # What it is called, and how long a call may take, demands nothing.
 _JUDGED = frozenset({"assertions", "cases", "tags", "runs", "pass_rate", "margin"})
 
+COST_TYPE = "cost"  # the assertion whose verdict follows from the prices in the configuration
+
+NO_PRICES: ModelPrices = MappingProxyType({})
 Rows = Counter[bytes]
 ReadData = Callable[[str], bytes | None]  # a file by its path in the project; None where there is none
 
@@ -43,6 +48,7 @@ class CheckState(NamedTuple):
     value: JSONObject
     cases: Rows | None  # None: it has no cases
     mark: Mark
+    prices: ModelPrices = NO_PRICES  # of all models, if it has an assertion of the cost
 
     @property
     def setting(self) -> str:
@@ -53,7 +59,10 @@ class CheckState(NamedTuple):
     def digest(self) -> str:
         """The digest of all that it demands."""
         cases = None if self.cases is None else digest_bytes(b"\n".join(sorted(self.cases.elements())))
-        return str(digest_canonical({"check": self.value, "cases": cases}))
+        demands: JSONObject = {"check": self.value, "cases": cases}
+        if self.prices:
+            demands["prices"] = [[pattern, *price] for pattern, price in self.prices.items()]
+        return str(digest_canonical(demands))
 
 
 def name_check(file: str, name: str) -> str:
@@ -61,8 +70,10 @@ def name_check(file: str, name: str) -> str:
     return json_path(json_path(CHECKS_PREFIX, file), name)
 
 
-def read_check_states(data: bytes, file: str, read_data: ReadData) -> list[CheckState]:
-    """The checks of a file; none where it cannot be read: then it demands nothing.
+def read_check_states(
+    data: bytes, file: str, read_data: ReadData, prices: ModelPrices = NO_PRICES
+) -> list[CheckState]:
+    """The checks of a file; none where it cannot be read: then it demands nothing. `prices` are those of the project.
 
     Raises:
         MissingExtra: PyYAML is not installed.
@@ -78,14 +89,24 @@ def read_check_states(data: bytes, file: str, read_data: ReadData) -> list[Check
     value = source.value
     tests = value.get("tests") if isinstance(value, dict) else None
     paths = [json_path("$.tests", place) for place in range(len(tests))] if isinstance(tests, list) else ["$"]
-    return [state for path in paths for state in _read_state(source, path, file, read_data)]
+    return [state for path in paths for state in _read_state(source, path, file, read_data, prices)]
 
 
-def _read_state(source: LocatedValue, path: str, file: str, read_data: ReadData) -> Iterator[CheckState]:
+def _read_state(
+    source: LocatedValue, path: str, file: str, read_data: ReadData, prices: ModelPrices
+) -> Iterator[CheckState]:
     value = source.find_value(path)
     if isinstance(value, dict) and isinstance(value.get("name"), str):
         cases = _read_cases(value.get("cases"), read_data)
-        yield CheckState(file, str(value["name"]), value, cases, source.find_mark(path))
+        own_prices = prices if _has_cost(value.get("assertions")) else NO_PRICES
+        yield CheckState(file, str(value["name"]), value, cases, source.find_mark(path), own_prices)
+
+
+def _has_cost(value: JSON) -> bool:
+    """Whether an assertion of the cost is among assertions, at any depth."""
+    if isinstance(value, dict):
+        return value.get("type") == COST_TYPE or any(map(_has_cost, value.values()))
+    return isinstance(value, list) and any(map(_has_cost, value))
 
 
 def _read_cases(cases: JSON, read_data: ReadData) -> Rows | None:
@@ -153,6 +174,9 @@ def find_looser_parts(old: CheckState, new: CheckState) -> Iterator[str]:
     for field in sorted({*old.value, *new.value} - _FREE - _JUDGED):
         if not _is_same(old.value.get(field), new.value.get(field)):
             yield f"{field} is another one"
+    if _has_cost(new.value.get("assertions")):  # A lost assertion is a reason of its own.
+        for change in find_changed_prices(old.prices, new.prices):
+            yield f"another price of a million tokens, input and output: {change}"
 
 
 def _find_lost_assertions(old: JSON, new: JSON) -> Iterator[str]:
