@@ -159,25 +159,37 @@ def test_an_error_of_the_provider_is_recorded(ui: RunningUi, model: ModelServer)
 
 
 @pytest.mark.slow
-def test_a_call_is_sent_with_the_keyboard(tmp_path: Path, ui: RunningUi, model: ModelServer) -> None:
-    """`e`, the text, `e` outside of a field, and `a`; on a narrow screen nothing scrolls sideways."""
+def test_a_call_is_edited_and_sent_with_the_keyboard_alone(tmp_path: Path, ui: RunningUi, model: ModelServer) -> None:
+    """`e`, `/` and the text, Esc, `e`, `r` to edit it again, and `a`; on a narrow screen nothing scrolls sideways."""
+
+    form = "document.querySelector('textarea[name=text]') !== null"
+    question = "document.querySelector('h1')?.textContent === 'Send this call?'"
+
+    async def write(page: UiPage, text: str) -> None:
+        await page.arrive(form)
+        await page.key("/")
+        await page.tab.until("document.activeElement.matches('textarea[name=text]')")
+        await page.tab.type(text)  # It replaces what `/` has selected.
+        await page.tab.press("Escape")
+        await page.tab.until("document.activeElement === document.body")
+        await page.picture("edit")
+        await page.key("e")
+        await page.arrive(question)
+        assert text in await page.text("textarea[name=request]")
 
     async def work(page: UiPage) -> None:
         await page.key("e")
-        await page.tab.until("location.pathname.endsWith('/edit') && document.readyState === 'complete'")
-        await page.tab.eval("document.querySelector('textarea[name=text]').value = 'Write to the zoo.'")
-        await page.picture("edit")
-        await page.key("e")
-        question = "document.querySelector('h1')?.textContent === 'Send this call?'"
-        await page.tab.until(f"{question} && document.readyState === 'complete'")
-        assert "zoo" in await page.text(".comparison")
+        await write(page, "Write to the sea.")
+        await page.key("r")
+        await write(page, "Write to the zoo.")
         await page.picture("send")
         await page.resize(NARROW)
         await page.check_layout()
+        assert 0 == model.served
         await page.key("a")
-        is_new = "/^\\/traces\\/[0-9a-f-]+$/.test(location.pathname)"
-        await page.tab.until(f"{is_new} && document.readyState === 'complete'")
+        await page.arrive("/^\\/traces\\/[0-9a-f-]+$/.test(location.pathname)")
         await page.check_layout()
         assert 1 == model.served
+        assert "Write to the zoo." in await page.text("main")
 
     visit(tmp_path, ui.sign_in_at(f"/traces/{trace_id(2)}"), work)
