@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -18,6 +17,13 @@ HOSTILE = (
     "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\"> {{ 7*7 }} ${7*7}\n"
     "\u202eright to left\u200b zero width ' \" <svg onload=document.title='taken'> " + "long" * 400
 )
+
+# True once every fold has told that it is open.
+OPEN_EVERYTHING = """Promise.all([...document.querySelectorAll("details:not([open])")].map((details) =>
+  new Promise((done) => {
+    details.addEventListener("toggle", () => done(true), { once: true });
+    details.open = true;
+  })))"""
 
 
 @pytest.fixture(autouse=True)
@@ -213,8 +219,7 @@ def test_hostile_text_is_inert_and_the_layout_holds(tmp_path: Path) -> None:
             for width in (WIDE, NARROW):
                 await page.resize(width)
                 await page.go(f"{ui.origin}{path}")
-                await page.tab.eval("document.querySelectorAll('details').forEach((d) => { d.open = true })")
-                await asyncio.sleep(0.1)
+                await page.tab.eval(OPEN_EVERYTHING)
                 await page.check_layout()
                 assert "taken" not in await page.tab.eval("document.title")
                 assert 0 == await page.tab.eval("document.querySelectorAll('main script, main img').length")

@@ -19,6 +19,7 @@ from traceforge.traces.retention import remove_trace
 from traceforge.traces.trace_store import TraceStore
 
 IDS = "[...document.querySelectorAll('tr[data-item]')].map(row => parseInt(row.dataset.id.slice(0, 8), 16))"
+LIVE = "document.querySelector('[data-queue]')?.dataset.live === 'true'"  # Every change from now on is noticed.
 PAGES = ("/", "/traces", "/sessions", "/changes", "/approvals", "/builds", "/live", "/evidence", "/context")
 
 
@@ -107,11 +108,11 @@ def test_a_queue_that_another_tab_changes_is_shown_again(tmp_path: Path) -> None
 
         async def work(page: UiPage) -> None:
             await page.tab.until(f"{rows}.includes({first!r})")
-            await page.tab.eval("new Promise(done => setTimeout(done, 1200))")  # The server looks every half second.
+            await page.tab.until(LIVE)
             delete_pending(str(project), [first])
             await page.tab.until(f"document.readyState === 'complete' && !{rows}.includes({first!r})")
             await page.tab.eval("document.querySelector('[data-reason]').value = 'because'")
-            await page.tab.eval("new Promise(done => setTimeout(done, 1200))")
+            await page.tab.until(LIVE)
             delete_pending(str(project), [second])
             await page.tab.until("document.querySelector('[data-other-queue]') !== null")
             assert "because" == await page.tab.eval("document.querySelector('[data-reason]').value")

@@ -3,7 +3,7 @@
 //
 // Without this script the page is a form with boxes to mark, a reason and two buttons.
 
-import { listen } from "./events.js";
+import { isConnected, listen } from "./events.js";
 
 const form = document.querySelector("form[data-review]");
 const dialog = document.getElementById("reject-dialog");
@@ -77,6 +77,10 @@ function showOtherQueue(isCertain) {
   notice.append("The pending changes are other ones now. ", link);
   document.querySelector("main .page-head").after(notice);
 }
+document.addEventListener("events-changed", () => {
+  const queue = document.querySelector("[data-queue]");
+  if (queue) queue.dataset.live = isConnected();
+});
 listen("changes", showOtherQueue);
 
 if (form) {
