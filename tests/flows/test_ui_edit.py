@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html import unescape
@@ -162,26 +163,26 @@ def test_an_error_of_the_provider_is_recorded(ui: RunningUi, model: ModelServer)
 def test_a_call_is_edited_and_sent_with_the_keyboard_alone(tmp_path: Path, ui: RunningUi, model: ModelServer) -> None:
     """`e`, `/` and the text, Esc, `e`, `r` to edit it again, and `a`; on a narrow screen nothing scrolls sideways."""
 
-    form = "document.querySelector('textarea[name=text]') !== null"
     question = "document.querySelector('h1')?.textContent === 'Send this call?'"
 
-    async def write(page: UiPage, text: str) -> None:
-        await page.arrive(form)
+    async def write(page: UiPage, field: str, text: str) -> None:
+        await page.arrive(f"document.querySelector('textarea[name={field}]:not([hidden])') !== null")
         await page.key("/")
-        await page.tab.until("document.activeElement.matches('textarea[name=text]')")
+        await page.tab.until(f"document.activeElement.matches('textarea[name={field}]')")
         await page.tab.type(text)  # It replaces what `/` has selected.
         await page.tab.press("Escape")
         await page.tab.until("document.activeElement === document.body")
         await page.picture("edit")
         await page.key("e")
         await page.arrive(question)
-        assert text in await page.text("textarea[name=request]")
 
     async def work(page: UiPage) -> None:
         await page.key("e")
-        await write(page, "Write to the sea.")
+        await write(page, "text", "Write to the sea.")
+        assert "Write to the sea." in await page.text("textarea[name=request]")
         await page.key("r")
-        await write(page, "Write to the zoo.")
+        messages = [{"role": "user", "content": "Write to the zoo."}]
+        await write(page, "request", json.dumps({"model": "gpt-4.1-mini", "messages": messages}))
         await page.picture("send")
         await page.resize(NARROW)
         await page.check_layout()
