@@ -87,20 +87,18 @@ class _Column:
         self.tag = tag
         self.number = 0
         self.pieces: list[str] = []
-        self.is_changed = False
-        self.lines: list[tuple[Markup, int, bool]] = []
+        self.lines: list[tuple[Markup, int]] = []
 
     def add(self, text: str, is_edit: bool) -> None:
         self.pieces.append(_piece_html(text, self.tag if is_edit else ""))
-        self.is_changed = self.is_changed or is_edit
 
     def end_line(self) -> None:
         self.number += 1
         html = Markup("".join(self.pieces))  # noqa: S704 (every piece is escaped)
-        self.lines.append((html, self.number, self.is_changed))
-        self.pieces, self.is_changed = [], False
+        self.lines.append((html, self.number))
+        self.pieces = []
 
-    def take_lines(self) -> list[tuple[Markup, int, bool]]:
+    def take_lines(self) -> list[tuple[Markup, int]]:
         lines, self.lines = self.lines, []
         return lines
 
@@ -117,29 +115,33 @@ def _side_lines(diff: TextDiff) -> Iterator[DiffLine]:
             continue
         for column, text in zip(columns, (segment.before, segment.after), strict=True):
             _add_edit(column, text)
+        if not any(column.pieces for column in columns):  # Both are at the start of a line: what follows is level.
+            yield from _pair_lines(columns)
     yield from _end_lines(columns)
 
 
 def _add_edit(column: _Column, text: str) -> None:
     for place, line in enumerate(text.split("\n")):
         if place:
-            column.is_changed = True
             column.end_line()
         if line:
             column.add(line, is_edit=True)
 
 
 def _end_lines(columns: tuple[_Column, _Column]) -> Iterator[DiffLine]:
-    """End the line of both sides, and pair the lines since the last time this happened."""
+    """End the line of both sides, and pair the lines since both last ended one together."""
     for column in columns:
         column.end_line()
+    yield from _pair_lines(columns)
+
+
+def _pair_lines(columns: tuple[_Column, _Column]) -> Iterator[DiffLine]:
     for old, new in zip_longest(columns[0].take_lines(), columns[1].take_lines()):
         if old is None or new is None:
-            html, number, _ = old or new
+            html, number = old or new
             yield DiffLine("removed", html, None, number) if old else DiffLine("added", None, html, None, number)
         else:
-            kind: LineKind = "changed" if old[2] or new[2] else "same"
-            yield DiffLine(kind, old[0], new[0], old[1], new[1])
+            yield DiffLine("same" if old[0] == new[0] else "changed", old[0], new[0], old[1], new[1])
 
 
 def _inline_lines(diff: TextDiff) -> Iterator[DiffLine]:

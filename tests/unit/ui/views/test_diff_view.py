@@ -63,6 +63,25 @@ def test_added_and_removed_lines_have_an_empty_other_side() -> None:
     assert (3, 5) == (lines[-1].before_number, lines[-1].after_number)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        ("a\nb\n", "a\nb\nc\n", ["same", "same", "added", "same"]),
+        ("a\nb\nc\n", "a\nb\n", ["same", "same", "removed", "same"]),
+        ("a\nc\n", "a\nb\nc\n", ["same", "added", "same", "same"]),
+        ("a\nb", "a\nb\nc", ["same", "same", "added"]),
+        ("a\nb\n", "a\nb", ["same", "same", "removed"]),
+        ("", "a\n", ["added", "same"]),
+        ("a\nb\n", "a\nc\nd\n", ["same", "changed", "added", "same"]),
+    ],
+)
+def test_a_whole_line_stands_beside_nothing(before: str, after: str, kinds: list[str]) -> None:
+    """An added or removed line is never paired with another line, or with the empty one after the last newline."""
+    lines = view_text_diff(before, after).side_lines
+
+    assert kinds == [line.kind for line in lines]
+
+
 def test_far_unchanged_lines_are_folded() -> None:
     """Three lines around a change stay; the fold says how many it holds, and holds them."""
     lines = [f"line {number}" for number in range(40)]
