@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from support.approval_project import Project, record_change
 from support.command import traceforge
+from support.sample_files import snapshot_body
 from support.stored_traces import call, store_calls
 from traceforge.exchange import Caller
 
@@ -96,3 +98,45 @@ def test_a_build_proposes_nothing(project: Path) -> None:
 
     assert 2 == made.code
     assert not (project / ".ai-checks").exists()
+
+
+def test_a_proposal_for_an_approved_call_names_the_snapshot_and_runs_in_a_fresh_clone(tmp_path: Path) -> None:
+    """The trace stays behind, so a check of it could not be checked there."""
+    project = Project(tmp_path / "project")
+    project.approve(record_change("other", "It is not."), record_change("one"))
+    request = snapshot_body()["request"]
+    prompt = request["messages"][-1]["content"]
+    store_calls(
+        project.folder,
+        *(
+            call(number, prompt, answer, model=request["model"], messages=request["messages"])
+            for number, answer in ((1, "It is."), (2, "It might be."))
+        ),
+    )
+
+    approved, not_approved = (
+        traceforge("check", "new", "--from-trace", f"0000000{number}", cwd=project.folder) for number in (1, 2)
+    )
+    project.commit()
+    clone = tmp_path / "clone"
+    project.git("clone", "-q", ".", str(clone))
+    ran = traceforge("check", "run", "--json", cwd=clone)
+
+    assert (0, 0, False, True) == (
+        approved.code,
+        not_approved.code,
+        "in CI" in approved.err,
+        "in CI, this check has no answer to look at. Traces stay on the machine that recorded them"
+        in not_approved.err,
+    )
+    text = (clone / ".ai-checks" / "proposed-00000001.yaml").read_text()
+    assert (True, False) == ('snapshot: "one"' in text, "trace_id" in text)
+    report = json.loads(ran.out)
+    first, second = report["checks"]
+    assert (3, "passed", "unchecked") == (ran.code, first["outcome"], second["outcome"])
+    assert "name it in the check: `snapshot: ID`" in second["reason"]
+
+
+@pytest.mark.parametrize("options", [("--from-session", "trip"), ("--from-traces", "status:success")])
+def test_a_proposal_that_only_this_machine_can_check_says_so(project: Path, options: tuple[str, str]) -> None:
+    assert "in CI, this check has no answer to look at" in traceforge("check", "new", *options, cwd=project).err

@@ -16,9 +16,15 @@ from traceforge.checks.assertions.answer import FailedCall
 from traceforge.checks.assertions.judge_assertions import EvaluationTools
 from traceforge.checks.formats.data_sets import CASES_MAX
 from traceforge.checks.runs.check_plan import CHECKS_DIR, CheckPlan, make_plan
-from traceforge.checks.runs.check_proposal import make_file_name, propose_check_of, propose_data_set, write_proposal
+from traceforge.checks.runs.check_proposal import (
+    find_proposed_run,
+    make_file_name,
+    propose_check_of,
+    propose_data_set,
+    write_proposal,
+)
 from traceforge.checks.runs.check_results import CheckReport
-from traceforge.checks.runs.check_run import replay_checks, run_checks_live
+from traceforge.checks.runs.check_run import ELSEWHERE_ADVICE, replay_checks, run_checks_live
 from traceforge.checks.runs.live_answers import LiveAnswers
 from traceforge.checks.runs.recorded_answers import RecordedAnswers
 from traceforge.checks.runs.report_comparison import compare_reports
@@ -226,8 +232,11 @@ def list_checks(files: tuple[str, ...], tags: tuple[str, ...], as_json: bool) ->
 def new(trace: str, session: str, query: str | None, sample: int, name: str) -> None:
     """Propose a check file for recorded answers.
 
-    The file is written to .ai-checks. Each proposed assertion holds for the recorded answers; you decide which of
+    The file is written to .ai-checks. Each proposed assertion is true of the recorded answers; you decide which of
     them matter. An existing file is not overwritten.
+
+    If the call of the trace is approved, the check names its snapshot, which is committed, so it also runs in CI.
+    Traces and sessions stay on this machine: a check of one is not checked in CI.
     """
     refuse_in_ci("check new")
     if sum((bool(trace), bool(session), query is not None)) != 1:
@@ -237,16 +246,19 @@ def new(trace: str, session: str, query: str | None, sample: int, name: str) -> 
     tools = EvaluationTools(Redactor.from_config(loaded.config))
     title = name or f"proposed {trace or session or query}"
     file = make_file_name(title)
+    is_committed = False
     with open_store() as (store, _):
         recorded = RecordedAnswers(loaded, store)
         if query is not None:
             proposal = propose_data_set(title, f"{file}.jsonl", recorded.read_cases(query), sample, tools)
         else:
-            run = recorded.read_trace(trace) if trace else recorded.read_session(session)
-            proposal = propose_check_of(title, run, tools, is_session=bool(session))
+            proposed = find_proposed_run(recorded, trace or session, is_session=bool(session))
+            proposal, is_committed = propose_check_of(title, proposed, tools), proposed.is_committed
     for path in write_proposal(loaded.project, file, proposal):
         print_text(f"written: {one_line(os.path.relpath(path))}")
     print_text("next: remove the assertions that do not matter, then traceforge check run", err=True)
+    if not is_committed:
+        print_text(f"in CI, this check has no answer to look at. {ELSEWHERE_ADVICE}", err=True)
 
 
 @check_group.command()

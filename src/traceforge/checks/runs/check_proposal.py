@@ -21,7 +21,7 @@ from traceforge.checks.assertions.language_detection import detect_language
 from traceforge.checks.formats.assertion_types import AnyAssertion
 from traceforge.checks.formats.variables import find_variables
 from traceforge.checks.runs.check_plan import CHECKS_DIR
-from traceforge.checks.runs.recorded_answers import AnsweredRun
+from traceforge.checks.runs.recorded_answers import AnsweredRun, RecordedAnswers
 from traceforge.conversion import convert
 from traceforge.errors import CannotWrite, NotFound, NotJSON, PathInUse
 from traceforge.files import make_shared_folder, write_atomic
@@ -46,7 +46,7 @@ class CheckProposal(NamedTuple):
 def propose_check(
     name: str, source: JSONObject, answer: Answer | FailedCall, tools: EvaluationTools
 ) -> CheckProposal:
-    """A check of one recorded answer, which `source` names: `{"trace_id": …}` or `{"session": …}`.
+    """A check of one recorded answer, which `source` names: `{"trace_id": …}`, `{"snapshot": …}` or `{"session": …}`.
 
     Raises:
         NotFound: the recorded call failed, so it has no answer.
@@ -55,14 +55,41 @@ def propose_check(
     return CheckProposal(_write_check(name, source, assertions, "the recorded answer"))
 
 
-def propose_check_of(name: str, run: AnsweredRun, tools: EvaluationTools, *, is_session: bool) -> CheckProposal:
-    """A check of a recorded run, which is a trace or a session; of several choices, of the first.
+class ProposedRun(NamedTuple):
+    """The recorded run that a check is proposed for, and the field by which the check names it."""
+
+    field: str  # trace_id, snapshot or session
+    run: AnsweredRun
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether other machines have the run, too: traces and sessions stay on this one."""
+        return self.field == "snapshot"
+
+
+def find_proposed_run(recorded: RecordedAnswers, reference: str, *, is_session: bool) -> ProposedRun:
+    """The run of a session or of a trace; where the call of the trace is approved, its snapshot.
+
+    Raises:
+        NotFound: no trace or session matches, or several do.
+    """
+    if is_session:
+        return ProposedRun("session", recorded.read_session(reference))
+    approved = recorded.find_approved_run(reference)
+    if approved is not None:
+        return ProposedRun("snapshot", approved)
+    return ProposedRun("trace_id", recorded.read_trace(reference))
+
+
+def propose_check_of(name: str, proposed: ProposedRun, tools: EvaluationTools) -> CheckProposal:
+    """A check of a recorded run; of several choices, of the first.
 
     Raises:
         NotFound: the recorded call failed, so it has no answer.
     """
-    source: JSONObject = {"session": run.reference} if is_session else {"trace_id": run.reference}
-    return propose_check(name, source, run.answers if isinstance(run.answers, FailedCall) else run.answers[0], tools)
+    answers = proposed.run.answers
+    answer = answers if isinstance(answers, FailedCall) else answers[0]
+    return propose_check(name, {proposed.field: proposed.run.reference}, answer, tools)
 
 
 def propose_data_set(

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from msgspec import UNSET
+
 from traceforge.checks.assertions.answer import FailedCall
 from traceforge.checks.assertions.evaluation import evaluate
 from traceforge.checks.assertions.judge_assertions import EvaluationTools
@@ -28,6 +30,10 @@ from traceforge.redact.redactor import Redactor
 from traceforge.terminal import ProgressReporter, no_progress
 
 NO_ANSWER_REASON = "no recorded answer: record the call with `traceforge run`"
+ELSEWHERE_ADVICE = (
+    "Traces stay on the machine that recorded them. For CI and for colleagues, record and approve the call "
+    "(`traceforge record`, then `traceforge approve`), and name it in the check: `snapshot: ID`"
+)
 
 
 def replay_checks(
@@ -50,10 +56,13 @@ def replay_check(planned: PlannedCheck, recorded: RecordedAnswers, redactor: Red
     """
     try:
         runs = recorded.find_runs(planned.check)
-    except (CannotRead, InvalidFile, NotFound, NotJSON) as exc:
+    except NotFound as exc:
+        advice = "" if planned.check.snapshot is not UNSET else f". {ELSEWHERE_ADVICE}"
+        return CheckResult(planned, CheckOutcome.UNCHECKED, reason=f"{exc}{advice}")
+    except (CannotRead, InvalidFile, NotJSON) as exc:
         return CheckResult(planned, CheckOutcome.UNCHECKED, reason=str(exc))
     if not runs:
-        return CheckResult(planned, CheckOutcome.UNCHECKED, reason=NO_ANSWER_REASON)
+        return CheckResult(planned, CheckOutcome.UNCHECKED, reason=f"{NO_ANSWER_REASON}. {ELSEWHERE_ADVICE}")
     tools = EvaluationTools(redactor, recorded.find_reply)
     return judge_runs(planned, (evaluate_run(planned, run, tools) for run in runs), is_recorded=True)
 

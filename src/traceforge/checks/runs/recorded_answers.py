@@ -23,6 +23,7 @@ from traceforge.checks.assertions.answer import (
 )
 from traceforge.checks.formats.check_file import TRACE_VARIABLE
 from traceforge.checks.formats.check_types import CaseTraces, Check
+from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.redact.redactions import REDACTED
@@ -156,6 +157,23 @@ class RecordedAnswers:
         body = self._store.load_trace(row).body
         return AnsweredRun(row.summary.id, read_trace_answers(body, self._loaded.config.models))
 
+    def find_approved_run(self, reference: str) -> AnsweredRun | None:
+        """The snapshot with the prompt and the answer of a trace; None without one, or if the tree is invalid.
+
+        Raises:
+            NotFound: no trace matches, or several do.
+        """
+        traced = ComparedCall.from_trace(self._store.load_trace(self._store.load_row(reference)).body)
+        try:
+            calls = self._approved_calls
+        except CannotRead:
+            return None
+        prompt, answer = _digest_prompt(traced.request), _list_choices(traced)
+        for call in calls:
+            if answer == _list_choices(call.call) and prompt == _digest_prompt(call.call.request):
+                return self._read_snapshot(call)
+        return None
+
     def read_session(self, reference: str) -> AnsweredRun:
         """A session as one answer. A failed call that was repeated is left out; one at the end is a failure.
 
@@ -223,6 +241,19 @@ def _describe_trace(summary: TraceSummary) -> JSONObject:
         "session": summary.session_id,
         "timestamp": summary.timestamp,
     }
+
+
+def _list_choices(call: ComparedCall) -> list[JSONObject]:
+    """What the model said in each choice; a snapshot keeps nothing else of an answer."""
+    return [
+        {
+            "text": choice.text,
+            "finish_reason": choice.finish_reason,
+            "refusal": choice.refusal,
+            "tool_calls": [tool_call.to_json() for tool_call in choice.tool_calls],
+        }
+        for choice in (call.answer.choices if call.answer is not None else ())
+    ]
 
 
 def _digest_prompt(request: JSONObject) -> Digest:

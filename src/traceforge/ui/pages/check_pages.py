@@ -16,7 +16,13 @@ from traceforge.build_environment import find_ci_refusal
 from traceforge.checks.assertions.judge_assertions import EvaluationTools
 from traceforge.checks.formats.check_file import read_check_file
 from traceforge.checks.runs.check_plan import CHECKS_DIR, has_check_files
-from traceforge.checks.runs.check_proposal import CheckProposal, make_file_name, propose_check_of, write_proposal
+from traceforge.checks.runs.check_proposal import (
+    CheckProposal,
+    find_proposed_run,
+    make_file_name,
+    propose_check_of,
+    write_proposal,
+)
 from traceforge.checks.runs.recorded_answers import RecordedAnswers
 from traceforge.checks.runs.stored_reports import REPORTS
 from traceforge.errors import InvalidFile, NotFound, PathInUse
@@ -133,9 +139,9 @@ def read_source(request: Request) -> CheckSource:
 def _propose(store: TraceStore, context: PageContext, source: CheckSource) -> tuple[CheckSource, str]:
     tools = EvaluationTools(Redactor.from_config(context.loaded.config))
     recorded = RecordedAnswers(context.loaded, store)
-    run = recorded.read_session(source.reference) if source.is_session else recorded.read_trace(source.reference)
-    whole = CheckSource(run.reference, source.is_session)
-    return whole, propose_check_of(_title(whole), run, tools, is_session=source.is_session).check
+    proposed = find_proposed_run(recorded, source.reference, is_session=source.is_session)
+    whole = source if proposed.is_committed else CheckSource(proposed.run.reference, source.is_session)
+    return whole, propose_check_of(_title(whole), proposed, tools).check
 
 
 def _title(source: CheckSource) -> str:
