@@ -4,8 +4,8 @@ In: JSON-RPC messages of a client and of its server. Out: for each request of th
 runs have alike, and the lines of its answer; and the messages again. Never: does I/O, or knows a client library.
 
     address      mcp://<server>/<method>, or the server's own URL with /<method> behind it
-    body         {"method": …, "params": …}, without what a run makes up: the id and the progress token of the
-                 request, and the version of the client
+    body         {"method": …, "params": …}, without what a run makes up: the id, the progress token and the trace
+                 context of the request, and the version of the client
     answer       one JSON message a line: what the server sent until its response, and the response. Ids and progress
                  tokens of the client are left out, and put back as those of the request that is answered. In place of
                  a response, `{"closed": true}`: the session ended before there was one.
@@ -32,6 +32,8 @@ DESCRIPTIONS = frozenset(
     }
 )  # fmt: skip
 _PROGRESS = "progressToken"
+_CLIENTS = ("clientInfo", "io.modelcontextprotocol/clientInfo")  # of `initialize`, and in `_meta` of each request
+_OF_RUN = frozenset({_PROGRESS, "traceparent", "tracestate", "baggage"})  # in `_meta`; the others: OpenTelemetry's
 _LAUNCHERS = re.compile(
     r"(?:python|pypy)[\d.]*|uv|uvx|npx|pnpm|pnpx|yarn|node|bun|bunx|deno|pipx|docker|podman|env|sh|bash|cmd"
 )
@@ -103,15 +105,21 @@ def _without_run(params: Any) -> Any:
     """Parameters without what differs in each run, and with each version of the client library."""
     if not isinstance(params, dict):
         return params
-    kept = {**params}
+    kept = _without_version(params)
     meta = kept.get("_meta")
-    if isinstance(meta, dict) and _PROGRESS in meta:
-        kept["_meta"] = {name: value for name, value in meta.items() if name != _PROGRESS}
-        if not kept["_meta"]:
+    if isinstance(meta, dict):
+        kept["_meta"] = _without_version({name: value for name, value in meta.items() if name not in _OF_RUN})
+        if not kept["_meta"] and meta:
             del kept["_meta"]
-    client = kept.get("clientInfo")
-    if isinstance(client, dict) and "version" in client:
-        kept["clientInfo"] = {name: value for name, value in client.items() if name != "version"}
+    return kept
+
+
+def _without_version(fields: Message) -> Message:
+    """A copy of them that names the client without its version."""
+    kept = {**fields}
+    for client in _CLIENTS:
+        if isinstance(kept.get(client), dict):
+            kept[client] = {name: value for name, value in kept[client].items() if name != "version"}
     return kept
 
 

@@ -74,6 +74,21 @@ def test_ids_and_progress_tokens_are_not_compared(first: Any, second: Any, token
     assert encode_request({**CALL, "id": first}) == encode_request(with_token)
 
 
+def test_what_each_request_says_of_its_run_is_not_compared() -> None:
+    """In version 2 of the SDK, each request names its client, and the trace of OpenTelemetry that it belongs to."""
+
+    def encode(version: str, trace: str, protocol: str = "2026-07-28") -> bytes:
+        meta = {
+            "io.modelcontextprotocol/clientInfo": {"name": "mcp", "version": version},
+            "io.modelcontextprotocol/protocolVersion": protocol,
+            **dict.fromkeys(("traceparent", "tracestate", "baggage"), trace),
+        }
+        return encode_request({**CALL, "params": {**CALL["params"], "_meta": meta}})
+
+    assert encode("2.0", "a") == encode("2.1", "b")
+    assert encode("2.0", "a") != encode("2.0", "a", protocol="2025-11-25")
+
+
 def test_the_version_of_the_protocol_is_compared_and_that_of_the_client_is_not() -> None:
     """The one changes what the two may say to each other, the other with each update of a library."""
 
