@@ -25,6 +25,8 @@ from .mcp_traffic import McpTraffic
 from .patches import Patches
 from .replayed_response import ReplayedResponse, make_refusal
 
+_SENDER_FRAMES_MAX = 5  # between a session of the SDK and the stream that it writes to
+
 
 def hook_stdio(module: Any, patches: Patches) -> None:
     """Servers that are child processes."""
@@ -111,6 +113,7 @@ class _Reader:
         self._make_message = make_message
         self._waiting: Any = None  # what `wake` cancels
         self._is_closed = False
+        self.last_context: Any = None  # of 2.x: in which it handles the message; None: in its own
 
     def wake(self) -> None:
         """There may be a message to tell."""
@@ -126,12 +129,15 @@ class _Reader:
         while True:
             message = self._traffic.next_told()
             if message is not None:
+                self.last_context = None
                 return self._make_message(message)
             if self._is_closed:
                 raise _anyio().ClosedResourceError
             if self._traffic.has_ended:
                 raise _anyio().EndOfStream
-            with _anyio().CancelScope() as self._waiting:
+            with _anyio().CancelScope(
+                deadline=_anyio().current_time() + self._traffic.hold_left_s()
+            ) as self._waiting:
                 item = await self._receive_live()
                 call_safely(None, self._watch, item)
                 return item
@@ -140,7 +146,9 @@ class _Reader:
         if self._live is None:
             await _anyio().sleep_forever()
         try:
-            return await self._live.receive()
+            item = await self._live.receive()
+            self.last_context = dispatch.outside_tool_transport(getattr(self._live, "last_context", None))
+            return item
         except Exception:
             call_safely(None, self._traffic.close if self._is_closed else self._traffic.close_by_server)
             raise
@@ -188,15 +196,22 @@ class _Writer:
         self._traffic = traffic
         self._live = live  # None: offline
         self._reader = reader
+        self._is_closed = False
 
     async def send(self, item: Any) -> None:
         """Send a message to the server, unless a recording answers it."""
+        if self._is_closed:
+            if self._live is None:
+                raise _anyio().ClosedResourceError
+            await self._live.send(item)  # which raises what it raises
+            return
         message = call_safely(None, read_message, item)
-        if (message is None or await self._goes_to_server(message)) and self._live is not None:
+        is_awaited = call_safely(_always, _find_waiting, message)
+        if (message is None or await self._goes_to_server(message, is_awaited)) and self._live is not None:
             with dispatch.inside_tool_transport():  # 2.x sends it in the context of who wrote it.
                 await self._live.send(item)
 
-    async def _goes_to_server(self, message: Message) -> bool:
+    async def _goes_to_server(self, message: Message, is_awaited: Callable[[], bool]) -> bool:
         if not is_request(message):
             is_for_server: bool = call_safely(True, self._traffic.take_client_message, message)
             self._reader.wake()
@@ -211,17 +226,23 @@ class _Writer:
             response = make_refusal("the request is not watched, and nothing may be sent")
         if response is None:
             if call is not None:
-                call_safely(None, self._traffic.send_live, message, call)
+                call_safely(None, self._traffic.send_live, message, call, is_awaited)
             return True
-        call_safely(None, self._traffic.answer, message, ReplayedResponse(*response))
+        replayed = ReplayedResponse(*response)
+        if call is not None and replayed.hold_s:
+            call_safely(None, self._traffic.hold, message, call, replayed.hold_s, is_awaited)
+        else:
+            call_safely(None, self._traffic.answer, message, replayed)
         self._reader.wake()
         return False
 
     def close(self) -> None:
+        self._is_closed = True
         if self._live is not None:
             self._live.close()
 
     async def aclose(self) -> None:
+        self._is_closed = True
         if self._live is not None:
             await self._live.aclose()
 
@@ -242,6 +263,26 @@ def read_message(item: Any) -> Message | None:
         return None
     fields: Message = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
     return fields
+
+
+def _always() -> bool:
+    return True
+
+
+def _find_waiting(message: Message | None) -> Callable[[], bool]:
+    """What says whether the SDK still waits for the response to a request that it is sending.
+
+    1.x tells nobody when it stops waiting, after a timeout or when it is cancelled; 2.x tells the server.
+    """
+    frame = sys._getframe(3)  # of who sends: below are `send` and `call_safely`
+    for _ in range(_SENDER_FRAMES_MAX):
+        waiting = getattr(frame.f_locals.get("self"), "_response_streams", None)
+        if message is not None and isinstance(waiting, dict) and message.get("id") in waiting:
+            return partial(waiting.__contains__, message["id"])
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return _always
 
 
 def _item_maker() -> Callable[[Message], Any]:

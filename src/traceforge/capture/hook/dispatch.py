@@ -19,7 +19,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from enum import Enum, auto
 from urllib.parse import urlsplit
 
@@ -172,6 +172,15 @@ def inside_tool_transport() -> Iterator[None]:
         yield
     finally:
         _in_tool_transport.reset(token)
+
+
+def outside_tool_transport(context: Context | None) -> Context | None:
+    """The context of a message from a transport as that of the application, which may call a model to answer it."""
+    if context is None:
+        return None
+    outside = context.copy()
+    outside.run(_in_tool_transport.set, False)
+    return outside
 
 
 def begin_after_fault(exc: BaseException) -> GuardedCall | None:

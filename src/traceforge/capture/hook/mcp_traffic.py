@@ -9,8 +9,11 @@ to the oldest open request, else to the next one. So a replay tells it at the sa
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from . import dispatch
 from .guarded_call import GuardedCall
@@ -29,20 +32,22 @@ from .mcp_messages import (
     read_refusal,
     request_url,
 )
-from .replayed_response import ReplayedResponse
+from .replayed_response import WAITS_ON, ReplayedResponse
 
 EARLY_BYTES_MAX = 1 << 20  # of messages that wait for the next request
 _ANSWERED_STATUS = 200
 _REQUEST_HEADERS = ((b"content-type", b"application/json"),)
 _RESPONSE_HEADERS = (("content-type", "application/x-ndjson"),)
 _CANCELLED = "notifications/cancelled"
+_LISTEN = "subscriptions/listen"  # is open until the client leaves
 
 
 class _OpenRequest:
     """A request that its server has not answered yet."""
 
-    def __init__(self, call: GuardedCall, message: Message) -> None:
+    def __init__(self, call: GuardedCall, message: Message, is_awaited: Callable[[], bool]) -> None:
         self.call = call
+        self.is_awaited = is_awaited  # by the client
         self.token = progress_token(message)
         self._has_begun = False
 
@@ -53,12 +58,22 @@ class _OpenRequest:
         self.call.add_response_chunk(line)
 
 
+class _HeldRequest(NamedTuple):
+    """A request that the client left when it was recorded. It has until then to leave it again."""
+
+    message: Message
+    call: GuardedCall
+    until_s: float
+    is_awaited: Callable[[], bool]
+
+
 class McpTraffic:
     """One session of a client with a server."""
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._open: dict[Any, _OpenRequest] = {}  # by id
+        self._held: dict[Any, _HeldRequest] = {}  # by id
         self._early: list[bytes] = []
         self._early_bytes = 0
         self._told: deque[Message] = deque()  # from recordings, what the client is still to be told
@@ -69,10 +84,10 @@ class McpTraffic:
         """A request of the client begins; None: no capture watches it."""
         return dispatch.begin_tool_call(request_url(self._address, message["method"]), _REQUEST_HEADERS)
 
-    def send_live(self, message: Message, call: GuardedCall) -> None:
-        """The request goes to its server."""
+    def send_live(self, message: Message, call: GuardedCall, is_awaited: Callable[[], bool]) -> None:
+        """The request goes to its server. `is_awaited` says whether the client waits for its response."""
         call.add_request_chunk(encode_request(message))
-        request = self._open[message["id"]] = _OpenRequest(call, message)
+        request = self._open[message["id"]] = _OpenRequest(call, message, is_awaited)
         for line in self._early:
             request.add_line(line)
         self._early.clear()
@@ -89,8 +104,27 @@ class McpTraffic:
         except (ValueError, RecursionError) as exc:
             self._told.append(make_error(message, f"TraceForge replay: the recorded answer cannot be read ({exc})"))
 
+    def hold(self, message: Message, call: GuardedCall, hold_s: float, is_awaited: Callable[[], bool]) -> None:
+        """The client left this request when it was recorded: it gets no answer, and some time to leave it again."""
+        until_s = math.inf if message["method"] == _LISTEN else time.monotonic() + hold_s
+        self._held[message["id"]] = _HeldRequest(message, call, until_s, is_awaited)
+
+    def hold_left_s(self) -> float:
+        """After how many seconds the client has to be told that it waits for too long."""
+        return min([held.until_s for held in self._held.values()], default=math.inf) - time.monotonic()
+
+    def _end_holds(self) -> None:
+        for held in list(self._held.values()):
+            if held.until_s <= time.monotonic():
+                del self._held[held.message["id"]]
+                if held.is_awaited():
+                    held.call.count_wait_on()
+                    self._told.append(make_error(held.message, f"TraceForge replay: {WAITS_ON}"))
+
     def next_told(self) -> Message | None:
         """What the client is to be told next from recordings; None: nothing, until more comes."""
+        if self._held:
+            self._end_holds()
         if self._awaited is not None or not self._told:
             return None
         message = self._told.popleft()
@@ -107,7 +141,10 @@ class McpTraffic:
             self._awaited = None
             return False
         if message.get("method") == _CANCELLED:
-            request = self._open.pop((message.get("params") or {}).get("requestId"), None)
+            request_id = (message.get("params") or {}).get("requestId")
+            if self._held.pop(request_id, None) is not None:
+                return False
+            request = self._open.pop(request_id, None)
             if request is not None:
                 request.call.end(CLIENT_LEFT, "the client cancelled the request")
         return True
@@ -116,7 +153,9 @@ class McpTraffic:
         """A message of the server, which the client gets."""
         if is_response(message):
             request = self._open.pop(message["id"], None)
-            if request is not None:
+            if request is not None and not request.is_awaited():
+                request.call.end(CLIENT_LEFT, "the client had left the request when the server answered")
+            elif request is not None:
                 request.add_line(encode_answer_line(message))
                 request.call.end(ANSWERED)
         elif "method" in message:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import math
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +13,7 @@ from traceforge.capture.hook.guarded_call import GuardedCall
 from traceforge.capture.hook.in_flight_call import ANSWERED, CLIENT_LEFT, InFlightCall
 from traceforge.capture.hook.mcp_messages import CLOSED_LINE, Message
 from traceforge.capture.hook.mcp_traffic import EARLY_BYTES_MAX, McpTraffic
-from traceforge.capture.hook.replayed_response import ReplayedResponse, make_refusal
+from traceforge.capture.hook.replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 
 
 def call_tool(request_id: int, text: str = "milk", token: int | None = None) -> Message:
@@ -42,12 +43,25 @@ class Session(McpTraffic):
         super().__init__("mcp://notes")
         self.ended: list[InFlightCall] = []
         self.unseen: list[str] = []
+        self.awaited: set[int] = set()  # ids of the requests for whose responses the client waits
 
     def start(self, message: Message) -> None:
-        """The client sends a request to the server."""
+        """The client sends a request to the server, and waits for the response."""
         call = self.begin(message)
         assert call is not None
-        self.send_live(message, call)
+        self.awaited.add(message["id"])
+        self.send_live(message, call, lambda: message["id"] in self.awaited)
+
+    def start_held(self, message: Message, hold_s: float, refused: list[str]) -> None:
+        """The client sends a request that it left when it was recorded."""
+
+        class Watching:
+            def count_refusal(self, reason: str, *_: Any) -> None:
+                refused.append(reason)
+
+        self.awaited.add(message["id"])
+        call = GuardedCall(None, cast("Any", Watching()))
+        self.hold(message, call, hold_s, lambda: message["id"] in self.awaited)
 
     def answers(self) -> list[list[Any]]:
         """The lines of each answer."""
@@ -125,6 +139,49 @@ def test_a_cancelled_request_is_one_that_the_client_left(session: Session) -> No
     session.take_server_message(respond(1, "late"))
 
     assert [(CLIENT_LEFT, [])] == [(call.outcome, call.response_chunks) for call in session.ended]
+
+
+def test_an_answer_for_which_the_client_waits_no_longer_is_none(session: Session) -> None:
+    """Version 1 of the SDK tells no server that its time is over; a replay must not give it what it never had."""
+    session.start(call_tool(1))
+    session.awaited.clear()
+    session.take_server_message(respond(1, "late"))
+
+    assert [(CLIENT_LEFT, [])] == [(call.outcome, call.response_chunks) for call in session.ended]
+
+
+def test_a_client_that_waits_on_is_told_so_and_counted(session: Session) -> None:
+    """It left the request when it was recorded: what comes after that, nobody approved."""
+    refused: list[str] = []
+    session.start_held(call_tool(1), 0.0, refused)
+
+    assert session.hold_left_s() <= 0
+    assert [(1, f"TraceForge replay: {WAITS_ON}")] == [
+        (message["id"], message["error"]["message"]) for message in told(session)
+    ]
+    assert [WAITS_ON] == refused
+
+
+def test_a_client_that_leaves_a_request_again_is_told_nothing(session: Session) -> None:
+    """In version 2, it says so to a server that was never asked; in version 1, it waits no longer."""
+    refused: list[str] = []
+    session.start_held(call_tool(1), 60.0, refused)
+    session.start_held(call_tool(2), 0.0, refused)
+    session.awaited.discard(2)
+    assert [] == told(session)
+    assert 0 < session.hold_left_s() <= 60
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+
+    assert not session.take_client_message(cancelled)
+    assert ([], math.inf) == (refused, session.hold_left_s())
+
+
+def test_a_subscription_is_held_until_the_client_leaves(session: Session) -> None:
+    """Its server answers it never."""
+    refused: list[str] = []
+    session.start_held({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen"}, 0.0, refused)
+
+    assert ([], [], math.inf) == (told(session), refused, session.hold_left_s())
 
 
 def test_the_end_of_a_server_is_the_answer_to_what_is_open(session: Session) -> None:

@@ -1,0 +1,115 @@
+"""The streams between an MCP client and its server: which a replay holds, closes and hands on as the SDK's own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from traceforge.capture.hook import client_mcp, dispatch
+from traceforge.capture.hook.mcp_traffic import McpTraffic
+from traceforge.capture.hook.replayed_response import WAITS_ON, make_refusal
+
+REQUEST = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {}}}
+
+
+class Item:
+    """A message in a stream of the SDK."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.message = SimpleNamespace(model_dump=lambda **_: fields)
+
+
+class LiveReader:
+    """What version 2 of the SDK reads over HTTP."""
+
+    def __init__(self, context: Context) -> None:
+        self.last_context = context
+
+    async def receive(self) -> Item:
+        return Item({"jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage"})
+
+
+class HeldCall:
+    """A call that the application left when it was recorded."""
+
+    replays_first = True
+
+    def __init__(self) -> None:
+        self.waited_on = 0
+
+    async def replay_async(self, body: bytes) -> Any:
+        return make_refusal(WAITS_ON)._replace(hold_s=0.01)
+
+    def count_wait_on(self) -> None:
+        self.waited_on += 1
+
+
+class SdkSession:
+    """As that of version 1, which knows for which responses it waits."""
+
+    def __init__(self, write: Callable[[Any], Awaitable[None]]) -> None:
+        self._write = write
+        self._response_streams = {1: object()}
+
+    async def send_request(self) -> None:
+        await self._write(Item(REQUEST))
+
+    def stop_waiting(self) -> None:
+        self._response_streams.clear()
+
+
+def offline_streams() -> tuple[Any, Any]:
+    traffic = McpTraffic("mcp://notes")
+    reader = client_mcp._Reader(traffic, None, lambda message: message)
+    return reader, client_mcp._Writer(traffic, None, reader)
+
+
+def test_the_client_answers_the_server_in_a_context_that_is_watched() -> None:
+    """Its answer may be that of a model; only the calls of the transport are not to be watched."""
+    with dispatch.inside_tool_transport():
+        inside = copy_context()
+    reader = client_mcp._Reader(McpTraffic("mcp://notes"), LiveReader(inside), lambda message: message)
+
+    anyio.run(reader.receive)
+
+    assert inside.run(dispatch._in_tool_transport.get)
+    assert not reader.last_context.run(dispatch._in_tool_transport.get)
+
+
+def test_a_closed_session_sends_nothing_offline() -> None:
+    """An application that goes on after the end of its server gets the error of the SDK, and does not wait."""
+
+    async def send() -> None:
+        _, writer = offline_streams()
+        await writer.aclose()
+        await writer.send(Item(REQUEST))
+
+    with pytest.raises(anyio.ClosedResourceError):
+        anyio.run(send)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_request_that_was_left_is_held(monkeypatch: pytest.MonkeyPatch, waits: bool) -> None:
+    """Only a client that still waits afterwards is told, and counted."""
+    call = HeldCall()
+    monkeypatch.setattr(dispatch, "begin_tool_call", lambda *_: call)
+
+    async def wait() -> Any:
+        reader, writer = offline_streams()
+        session = SdkSession(writer.send)
+        await session.send_request()
+        if not waits:
+            session.stop_waiting()
+        with anyio.move_on_after(5.0 if waits else 0.1):
+            return await reader.receive()
+        return None
+
+    message = anyio.run(wait)
+
+    assert (waits, int(waits)) == (message is not None, call.waited_on)
+    assert not waits or f"TraceForge replay: {WAITS_ON}" == message["error"]["message"]
