@@ -18,6 +18,7 @@ from support.ui_servers import RunningUi, run_ui
 from traceforge.exchange import Caller, Exchange
 from traceforge.ui.page_context import PageRoute
 from traceforge.ui.ui_server import AREAS
+from traceforge.ui.views.call_preview import PREVIEW_CHARS
 
 LONG = ("a line of 5 MB", "a million tokens in lines", "a million words")
 ROW_HEIGHT_MAX = 120  # On a narrow screen a row has several lines.
@@ -113,7 +114,8 @@ def test_a_prompt_of_a_million_tokens_leaves_the_pages_usable(ui: RunningUi, tmp
         )
         assert {trace_id(NUMBERS[name]) for name in LONG} < {identifier for identifier, _ in rows}
         assert [] == [row for row in rows if row[1] > ROW_HEIGHT_MAX]
-        assert 0 < await page.tab.eval("document.querySelectorAll('tr[data-item] .preview').length")
+        previews = "[...document.querySelectorAll('tr[data-item] .preview')].map(cell => cell.textContent.length)"
+        assert 0 < max(await page.tab.eval(previews)) < 3 * PREVIEW_CHARS  # The prompt and the answer.
         for name in LONG:
             await check(page, f"/traces/{trace_id(NUMBERS[name])}")
             assert ELEMENTS_MAX > await page.tab.eval("document.querySelectorAll('*').length"), name
