@@ -56,8 +56,15 @@ def hostile_call(number: int) -> Exchange:
     return msgspec.structs.replace(exchange, request_headers=headers, url=f"{exchange.url}/{HOSTILE}")
 
 
+def with_problems(number: int) -> Exchange:
+    """Fields that do not fit the view: a hostile name, and more of them than a page lists."""
+    message = {"role": "user", "content": "hi", "name": None, HOSTILE: [None]}
+    return with_messages(number, [message] * 100)
+
+
 CALLS: dict[str, Any] = {
     "every field": hostile_call,
+    "fields that do not fit": with_problems,
     "a secret": lambda n: call(n, f"My key is {SECRET}.", f"Your key is {SECRET}."),
     "a line of 5 MB": lambda n: call(n, "x" * 5_000_000, "y" * 5_000_000),
     "a million tokens in lines": lambda n: call(n, HOSTILE + " Five tokens are here.\n" * 200_000 + HOSTILE),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.stored_traces import TRACES, call, store_calls, time_ago, trace_id
-from support.trace_project import make_trace_project
+from support.trace_project import make_trace_project, run
 from support.ui_servers import RunningUi, run_ui
 from traceforge.canon import parse_json
 from traceforge.redact.redactor import Redactor
@@ -46,6 +46,19 @@ def test_redactions_are_marked(ui: RunningUi) -> None:
 
     assert '<mark class="redacted">[REDACTED]</mark>' in page
     assert "ann@example.org" not in page
+
+
+def test_a_field_that_does_not_fit_the_page_is_named(ui: RunningUi, project: Path) -> None:
+    """In plain words, with the place where it is unchanged; `trace show` names it too."""
+    store_calls(project, call(40, temperature="warm"))
+
+    page = ui.page(f"/traces/{trace_id(40)}")
+
+    assert "1 field of this call does not fit this page." in page
+    assert "<code>$.request.temperature</code>" in page
+    assert "got string; left out" in page
+    assert "Unusual fields" not in ui.page(f"/traces/{trace_id(1)}")
+    assert "  unusual   $.request.temperature" in run(project, "show", trace_id(40)).out
 
 
 def test_a_call_has_its_neighbours(ui: RunningUi) -> None:

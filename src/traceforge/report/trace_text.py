@@ -16,6 +16,7 @@ from traceforge.terminal import one_line
 from traceforge.traces.trace_format import Trace
 from traceforge.traces.trace_index import SearchHit, TraceSession
 from traceforge.traces.trace_summary import TraceSummary
+from traceforge.traces.view_repair import read_view_problems
 
 ID_LENGTH = 8  # Of an id in a list: enough to be unique.
 TEST_LENGTH = 28
@@ -24,6 +25,7 @@ ENDPOINT_LENGTH = 60
 TEXT_LINES_MAX = 40  # Of one message; `--full` shows all of it.
 LINE_LENGTH_MAX = 2000  # Of one line of a message; `--full` shows all of it.
 SETTINGS_LENGTH_MAX = 400
+PROBLEMS_MAX = 8  # Fields that do not fit the view.
 
 _BAR = "    | "
 _COLUMNS = ("TIME (UTC)", "ID", "PROVIDER", "MODEL", "STATUS", "MS", "TOKENS", "SESSION", "ENDPOINT")
@@ -125,6 +127,11 @@ def _facts(body: JSONObject, chunks: int) -> Iterator[tuple[str, str]]:
     redacted = _object(body.get("redacted"))
     if redacted:
         yield "redacted", "; ".join(_redaction_summary(redacted, side) for side in ("request", "response"))
+    problems = read_view_problems(body)
+    for problem in problems[:PROBLEMS_MAX]:
+        yield "unusual", _short(f"{problem.path} {problem.sentence}", SETTINGS_LENGTH_MAX)
+    if len(problems) > PROBLEMS_MAX:
+        yield "unusual", f"and {count(len(problems) - PROBLEMS_MAX, 'more field')}: `trace show --json` has them"
 
 
 def _origin(body: JSONObject) -> Iterator[tuple[str, str]]:

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
-from traceforge.canon import JSON, JSONObject
+from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.findings import Finding
 from traceforge.traces.trace_format import check_trace
-from traceforge.wire.unified import as_object, is_number
+from traceforge.wire.unified import as_object, as_text, is_number, list_objects
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _COUNT_SYNONYMS = (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"), ("total_tokens",))
@@ -29,6 +29,31 @@ _STEPS = re.compile(r"\.([A-Za-z_]+)|\[([0-9]+)\]")
 _LEFT_OUT: JSONObject = {}  # Compared by identity: no field of a view is replaced with an object.
 
 _Path = tuple[str | int, ...]  # The names and places after `$`.
+
+
+class ViewProblem(NamedTuple):
+    """A field of the provider that does not fit the view, as people read it."""
+
+    path: str
+    problem: str
+    shown_as: str  # JSON; "" if the view leaves the field out
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, and what the view has in its place."""
+        return f"{self.problem}; {f'shown as {self.shown_as}' if self.shown_as else 'left out'}"
+
+
+def read_view_problems(body: JSONObject) -> tuple[ViewProblem, ...]:
+    """The entries of `view_problems` of a trace; what is not one is passed over."""
+    return tuple(
+        ViewProblem(
+            as_text(entry.get("path")),
+            as_text(entry.get("problem")),
+            json_bytes(entry["shown_as"]).decode(errors="replace") if "shown_as" in entry else "",
+        )
+        for entry in list_objects(body.get("view_problems"))
+    )
 
 
 def repair_views(body: JSONObject, findings: Iterable[Finding]) -> list[JSON]:

@@ -14,6 +14,7 @@ from traceforge.redact.redactor import Redactor
 from traceforge.report.text_format import bytes_text
 from traceforge.report.trace_text import (
     LINE_LENGTH_MAX,
+    PROBLEMS_MAX,
     TEXT_LINES_MAX,
     search_hits_text,
     session_list_text,
@@ -118,6 +119,7 @@ def test_no_text_of_a_call_can_move_the_cursor() -> None:
     body["wire"] = {"method": EVIL, "status": EVIL, "first_byte_ms": EVIL}
     body["metadata"] = {"duration_ms": 1, "status": "error", "error": EVIL, "model": EVIL}
     body["redacted"] = {"request": [{"path": EVIL, "type": EVIL}], "response": EVIL}
+    body["view_problems"] = [{"path": EVIL, "problem": EVIL, "shown_as": EVIL}]
     body["request"] = {
         "model": EVIL, "prompt": [EVIL], "input": EVIL, "x": EVIL,
         "messages": [{"role": EVIL, "name": EVIL, "content": [{"text": EVIL}, {"image": EVIL}]}],
@@ -180,6 +182,18 @@ def test_a_trace_with_few_fields_is_shown_with_those() -> None:
         "answer",
         '    | {"data":[0.5]}',
     ] == lines
+
+
+def test_fields_that_do_not_fit_the_view_are_named() -> None:
+    """With what is shown in their place; of many, the rest is counted."""
+    problem = {"path": "$.response.created", "problem": "must be number or null, got string", "shown_as": None}
+
+    lines = render_call(view_problems=[problem] * (PROBLEMS_MAX + 2))
+
+    line = "  unusual   $.response.created must be number or null, got string; shown as null"
+    assert PROBLEMS_MAX == lines.count(line)
+    assert "  unusual   and 2 more fields: `trace show --json` has them" in lines
+    assert not [line for line in render_call() if "unusual" in line]
 
 
 def test_reasoning_refusals_and_tool_calls_are_shown_separately() -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from traceforge.canon import JSON, JSONObject
 from traceforge.config import ModelRule
 from traceforge.traces.trace_format import Trace
+from traceforge.traces.view_repair import ViewProblem, read_view_problems
 from traceforge.ui.views.call_cost import CallCost, find_call_cost
 from traceforge.ui.views.editor_link import editor_link
 from traceforge.ui.views.json_view import json_line
@@ -67,6 +68,7 @@ class TraceView(NamedTuple):
     usage: tuple[tuple[str, float], ...]
     cost: CallCost | None
     redactions: tuple[RedactionCount, ...]
+    problems: tuple[ViewProblem, ...]  # Fields of the provider that the conversation shows differently, or not.
     request_headers: tuple[str, ...]
     response_headers: tuple[str, ...]
 
@@ -112,6 +114,7 @@ def view_trace(
         usage=_view_usage(usage),
         cost=find_call_cost(body, models),
         redactions=_view_redactions(as_object(body.get("redacted"))),
+        problems=read_view_problems(body),
         request_headers=header_lines(wire.get("request_headers")),
         response_headers=header_lines(wire.get("response_headers")),
     )

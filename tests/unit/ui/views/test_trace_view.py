@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.stored_traces import call
-from traceforge.canon import JSONObject
+from traceforge.canon import JSON, JSONObject
 from traceforge.exchange import Caller
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.trace_composer import TraceComposer
@@ -29,6 +29,21 @@ def test_the_facts_of_a_call() -> None:
     assert (("input", 14.0), ("output", 7.0), ("total", 21.0)) == view.usage
     assert [RedactionCount("request", "EMAIL", 1), RedactionCount("request", "FIELD", 1)] == list(view.redactions)
     assert "authorization: [REDACTED]" in view.request_headers
+
+
+def test_a_field_that_does_not_fit_is_named_with_what_is_shown() -> None:
+    """Or that it is left out; what is not such an entry is passed over."""
+    entries: list[JSON] = [
+        {"path": "$.response.created", "problem": "must be number or null, got string", "shown_as": None},
+        {"path": "$.response.choices[0].message.name", "problem": "must be string, got null"},
+        7,
+    ]
+    view = view_trace(trace()._replace(body={**trace().body, "view_problems": entries}), is_stream=False)
+
+    assert [
+        ("$.response.created", "must be number or null, got string; shown as null"),
+        ("$.response.choices[0].message.name", "must be string, got null; left out"),
+    ] == [(problem.path, problem.sentence) for problem in view.problems]
 
 
 def test_an_error_is_an_error() -> None:
