@@ -181,7 +181,7 @@ def test_without_a_check_the_next_command_proposes_one(project: Path) -> None:
     empty = project / "empty"
     empty.mkdir()
     (empty / "traceforge.config.json").write_text("{}")
-    assert "hint: Record calls first: traceforge run -- COMMAND" in run(empty).err
+    assert "hint: Make traces first: traceforge run -- COMMAND" in run(empty).err
 
 
 def test_a_named_file_that_is_missing_is_not_passed_over(project: Path) -> None:

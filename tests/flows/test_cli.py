@@ -329,7 +329,7 @@ def test_trace_verify_does_not_pass_on_other_files(tmp_path: Path) -> None:
             "no snapshots yet",
             "Record and approve first: traceforge record -- COMMAND",
         ),
-        ("trace verify", ".ai-tests/traces", "no traces yet", "Record calls first: traceforge run -- COMMAND"),
+        ("trace verify", ".ai-tests/traces", "no traces yet", "Make traces first: traceforge run -- COMMAND"),
     ],
 )
 def test_verify_in_an_empty_project_names_the_first_step(

@@ -252,7 +252,7 @@ def test_show_in_a_project_without_traces_names_the_first_step(tmp_path: Path) -
     """For any id."""
     ran = run(tmp_path, "show", "00000001", code=3)
 
-    hint = "    hint: Record calls first: traceforge run -- COMMAND\n"
+    hint = "    hint: Make traces first: traceforge run -- COMMAND\n"
     assert f"error TF203: there are no traces yet\n{hint}" == ran.err
 
 

@@ -217,7 +217,7 @@ def nothing_stored(where: str) -> Finding:
 
 def nothing_traced(root: str) -> Finding:
     """The finding for a project without a trace: it must not pass."""
-    return Finding(root, "", IO, "nothing to verify: no traces yet", "Record calls first: traceforge run -- COMMAND")
+    return Finding(root, "", IO, "nothing to verify: no traces yet", "Make traces first: traceforge run -- COMMAND")
 
 
 def _holds_snapshots(folder: str) -> bool:

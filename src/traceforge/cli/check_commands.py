@@ -56,7 +56,7 @@ from traceforge.terminal import one_line, print_text
 from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_store import TraceStore
 
-RECORD_HINT = "Record calls first: traceforge run -- COMMAND"
+RECORD_HINT = "Make traces first: traceforge run -- COMMAND"
 
 _files_argument = click.argument("files", nargs=-1, metavar="[FILE...]")
 _tag_option = click.option("--tag", "tags", multiple=True, help="Use only checks with this tag; repeatable.")

@@ -19,13 +19,14 @@ def test(
 ) -> None:
     """Run COMMAND offline with approved answers; fail on a change.
 
-    Every model call of COMMAND is answered from its snapshot, and COMMAND cannot reach other machines. The report
-    says how the network was closed: by the kernel for every program (`sealed`; `refusals not named` if it does not
-    say who tried to connect), or in process, for Python and Node.js (`hooks only`).
+    Every model call of COMMAND is answered from its snapshot, the approved request and answer in Git, and COMMAND
+    cannot reach other machines. The report says how the network was closed. `sealed`: by the kernel, for every
+    program; with `refusals not named`, it is not known which program tried to connect. `hooks only`: in process,
+    for Python and Node.js; other programs are not held back.
 
     Exit code 1: a request is new or changed, COMMAND tried to open a connection, a snapshot was not used by the test
     it belongs to, or a file of the snapshot tree is invalid. Exit code 3: something could not be checked, or COMMAND
-    made no model call. Otherwise the exit code is that of COMMAND.
+    made no model call. Otherwise the exit code is that of COMMAND, and the last line says which of them it was.
 
     Where CI is set, every snapshot that differs from the base of the build, which `traceforge base` prints, needs a
     new approval; --base names another commit.

@@ -49,8 +49,8 @@ def ui(
     """Show this project in a browser.
 
     Prints an address with a token; everyone who opens it can see what the project stores, and change it as the
-    command line does. Opens it in your browser if there is a terminal and a display. SIGTERM or Ctrl-C ends
-    it with 0.
+    command line does. Opens it in your browser if there is a terminal and a display. Stop it with Ctrl-C or
+    SIGTERM; the exit code is then 0.
     """
     if not token and not is_loopback(host):
         raise click.UsageError(

@@ -1,7 +1,7 @@
 """Replay one live request: find the recording with the same request key and return the recorded response.
 
-Never: opens a connection. Every request that is refused for want of a recording is counted, so the run fails even if
-the application ignores the 418 that it gets.
+Never: opens a connection. Every request that is refused because nothing was recorded for it is counted, so the run
+fails even if the application ignores the 418 that it gets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ReplayResult(NamedTuple):
     """The response to send, which is a 418 for an unmatched request, or NO_ANSWER; and where it comes from."""
 
     response: RecordedResponse  # NO_ANSWER where the request goes to its upstream
-    source_name: str = ""  # the recording or fallback that answered; empty if nothing did, and if the adopter did
+    source_name: str = ""  # the recording or fallback that answered; empty if nothing did, or the adopter did
     unmatched: UnmatchedRequest | None = None  # why nothing answered
 
     @property
@@ -65,7 +65,7 @@ class SentRequest(NamedTuple):
 
 
 class ResponseAdopter(Protocol):
-    """Answers requests that have no recording with the recorded response of another request."""
+    """Answers requests that have no recording with the recorded response of another request: `record --adopt`."""
 
     def adopt_response(
         self, sent: SentRequest, request: KeyedRequest, caller: Caller, library: Library
@@ -83,7 +83,9 @@ class WorkerUses:
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.earlier_counts: Counter[tuple[str, str]] = Counter()  # of those, in earlier attempts of a test
+        self.earlier_counts: Counter[tuple[str, str]] = (
+            Counter()
+        )  # the part of `counts` from before a test was repeated
         self._attempts: dict[str, dict[str, int]] = {}  # by scope: the recordings that were used since it began
 
     def add(self, scope: str, name: str) -> None:
@@ -121,8 +123,8 @@ class Player:
         self._lock = threading.Lock()  # for the counts below
         self.unmatched: list[UnmatchedRequest] = []
         self.default_scope = ""  # of calls that belong to no test
-        self.scope_prefix = ""  # what paths in scopes begin with now, and did not when they were recorded
-        # Whether recorded scopes hold `[REDACTED]`: then a live scope that has no recordings is redacted too.
+        self.scope_prefix = ""  # a folder in scopes of now that recorded ones lack: it is cut off
+        # Whether recorded scopes hold `[REDACTED]`: then a live scope without recordings is redacted, too.
         self.redacts_scopes = False
         self._redacted_scopes: dict[str, str] = {}
         self.adopter: ResponseAdopter | None = None
@@ -138,7 +140,7 @@ class Player:
         self.redacted_response_count = 0  # responses in which a value replays as `[REDACTED]`
         self.uncompared_call_count = 0  # calls with redacted parts that could not be compared
         self.uncompared_part_count = 0
-        self.unknown_head_count = 0  # calls whose recording does not say where it went, or all of its headers
+        self.unknown_head_count = 0  # calls whose recording lacks the address, or some of the headers
 
     @property
     def has_match_key(self) -> bool:
@@ -175,7 +177,9 @@ class Player:
     def _refill_echoes(self, response: RecordedResponse, headers: Headers, request: KeyedRequest) -> RecordedResponse:
         if not response.echoes:
             return response
-        from traceforge.replay.echoes import refill_echoes  # 5 ms of CPU, and few responses have echoes.
+        from traceforge.replay.echoes import (
+            refill_echoes,
+        )  # Deferred: the import takes 5 ms, and few responses have echoes.
 
         header_redactions = self._keyer.find_header_redactions(headers, request.redactions)
         return refill_echoes(response, [*header_redactions, *request.redactions])
@@ -185,9 +189,8 @@ class Player:
     ) -> tuple[KeyedRequest, LookupResult]:
         """Key a request and look it up. The key depends on where it is looked up.
 
-        Declarations of volatile parts for this test apply to the recordings of this test. If the test never had one
-        for the request, the recordings of other tests are looked up, without these declarations. If its own are used
-        up, those of other tests do not take their place.
+        First come the recordings of the test itself, with the volatile parts that are declared for it. Only if it
+        never had one for this request, those of other tests are looked up, without its declarations.
         """
         scope = caller.scope
         known_keys = self._library.unredacted_keys
@@ -244,9 +247,10 @@ class Player:
             self.adopter.restart_scope(scope, worker)
 
     def count_unmatched(self, reason: str, *, needs_fresh: bool = False, scope: str = "") -> UnmatchedRequest:
-        """Count as unmatched a request that could not be looked up: one that no recording would answer.
+        """Count a failure that does not come from a lookup: the request could not even be looked up.
 
-        With `needs_fresh`, an approved recording answered it, and the application went on waiting or reading.
+        With `needs_fresh` it was answered, but the application went on waiting or reading where it had left when the
+        call was recorded, so the call must be recorded again.
         """
         unmatched = UnmatchedRequest(
             "", len(self._library), reason=reason, can_record=needs_fresh, needs_fresh=needs_fresh,
@@ -296,7 +300,7 @@ class Player:
                 self.redacted_response_count += 1
             if not lookup.redactions_compared:
                 self.uncompared_call_count += 1
-                # Where only the recorded request has redacted parts, their number is not known here.
+                # If only the recorded request has redacted parts, their number is not known here: it counts as one.
                 self.uncompared_part_count += len(request.compared_redactions) or 1
             if lookup.recording.unknown:
                 self.unknown_head_count += 1
@@ -318,6 +322,7 @@ class Player:
         self.worker_uses.setdefault(caller.worker, WorkerUses()).add(caller.scope, name)
 
     def pass_upstream(self) -> ReplayResult:
+        """Have the caller send the request to its upstream, and count it."""
         with self._lock:
             self.upstream_count += 1
         return ReplayResult(NO_ANSWER)
@@ -328,7 +333,7 @@ class Player:
         return self._answer_unmatched(request, caller, explain_unreadable(request, name, error, len(self._library)))
 
     def _redact_source(self, caller: Caller, request: KeyedRequest) -> Caller:
-        """The caller, whose source a header of the request may name, and a report shows."""
+        """The caller with its source redacted: a header of the request may have named it, and reports show it."""
         return replace(caller, source=self._keyer.redact_label(caller.source, request.redactions))
 
     def _answer_unmatched(self, request: KeyedRequest, caller: Caller, unmatched: UnmatchedRequest) -> ReplayResult:

@@ -4,8 +4,9 @@ In: for each case, how many of its runs passed before and after. Out: the p-valu
 is the chance of such a drop if nothing changed, and the interval of the difference. Never: compares a case of one
 set with another case of the other set.
 
-*The test* compares each case with itself: how many of its runs passed, before and after together, is given; if
-nothing changed, it is chance how many of them are after (the hypergeometric distribution). The sum over all cases
+*The test* (`drop_p_value`) decides. It compares each case with itself. The total of passed runs of a case, before and
+after together, is taken as given; if nothing changed, chance alone decides how many of these fall into the runs
+after (the hypergeometric distribution). The sum over all cases
 says how likely it is that so few passed after, or fewer. It is exact, and keeps its promise for any rates of the
 cases. With one case it is Fisher's exact test; with many cases of one run each it is McNemar's, which looks at those
 cases alone that changed; with several runs of several cases it is the exact test of Cochran, Mantel and Haenszel. So
@@ -13,12 +14,13 @@ a data set in which hard cases fail and easy ones pass does not hide a drop, as 
 together.
 
 *The interval* of the difference (after less before) is an approximation, and the verdict does not come from it. For
-cases of one run each it is the one of Bonett and Price, for others the one of Agresti and Caffo: both count one
-more of each outcome, so that few runs do not look certain. Computed over all outcomes, each limit is wrong with 4
-to 5 % on average. From ten runs on, and for differences up to 0.3, it is wrong with at most 7.5 % (11 % for pairs).
-The intervals of Newcombe and of Miettinen and Nurminen were measured too: the first is wrong with up to 30 % for
-pairs, the second with up to 12 %. Where cases have several runs, the interval ignores that they are the same cases;
-it is wider than it must be. Test and interval are about these cases, not about others that might have been chosen.
+cases of one run each it is the one of Bonett and Price, for others the one of Agresti and Caffo: both count one more
+of each outcome, so that few runs do not look certain. Computed over all possible outcomes, each limit misses the true
+difference in 4 to 5 % of them on average; with ten or more runs, and differences up to 0.3, in at most 7.5 % (11 %
+for pairs). The intervals of Newcombe and of Miettinen and Nurminen were computed too: the first misses in up to 30 %
+for pairs, the second in up to 12 %. Where cases have several runs, the interval makes no use of both sets having the
+same cases, so it is wider than it must be. Test and interval are about these cases, not about others that might have
+been chosen.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from statistics import NormalDist
 
 from traceforge.statistics.rate_interval import LIMIT_ERROR, Interval, RateCount, log_choices
 
-# More passed runs than this, and the sum is close enough to a normal distribution, which takes no time.
+# With more runs after than this, the sum is close to a normal distribution, which takes no time to compute.
 EXACT_RUNS_MAX = 2_000
 
 
@@ -62,7 +64,10 @@ class RateDifference:
 
 
 def drop_p_value(cases: Sequence[CaseRuns]) -> float:
-    """The p-value of a drop: the chance that at most as many runs pass after if no case changed."""
+    """The p-value of a drop: the chance that so few runs pass after, or fewer, if no case changed.
+
+    There is at least one case.
+    """
     passed = sum(case.after.passed for case in cases)
     if sum(case.after.runs for case in cases) > EXACT_RUNS_MAX:
         return _normal_drop_p_value(cases, passed)
@@ -75,12 +80,18 @@ def drop_p_value(cases: Sequence[CaseRuns]) -> float:
 
 
 def smallest_drop_p_value(cases: Sequence[CaseRuns]) -> float:
-    """The p-value if no run had passed after: if even this is not small, the runs cannot show any drop."""
+    """The smallest p-value that these runs could give: the one if no run after had passed.
+
+    If even this is not small, so few runs cannot show any drop.
+    """
     return drop_p_value([CaseRuns(case.before, RateCount(0, case.after.runs)) for case in cases])
 
 
 def rate_difference(cases: Sequence[CaseRuns], limit_error: float = LIMIT_ERROR) -> RateDifference:
-    """The difference of the rates over all cases, with its interval."""
+    """The difference of the rates over all cases, with its interval, widened to hold the observed difference.
+
+    `limit_error` is the chance that the true difference lies beyond one limit; beyond either, it is twice that.
+    """
     total = math.fsum(case.weight for case in cases)
     weights = [case.weight / total for case in cases]
     before = _weighted([case.before for case in cases], weights)
@@ -95,7 +106,7 @@ def rate_difference(cases: Sequence[CaseRuns], limit_error: float = LIMIT_ERROR)
 
 @dataclass(frozen=True)
 class _WeightedRate:
-    """A rate over cases, and how many runs of one case would say as much."""
+    """A rate over cases, and its effective number of runs: so many of a single case would say as much."""
 
     rate: float
     runs: float

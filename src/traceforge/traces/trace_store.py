@@ -166,7 +166,7 @@ class TraceStore:
         if rows:
             raise _several_begin_with("traces", reference, [row.summary.id for row in rows])
         if not os.path.isdir(self.folder):
-            raise NotFound("there are no traces yet", hint="Record calls first: traceforge run -- COMMAND")
+            raise NotFound("there are no traces yet", hint="Make traces first: traceforge run -- COMMAND")
         if len(reference) < ID_PREFIX_LENGTH_MIN:
             raise NotFound(f"{reference} is too short", hint=SHORT_ID_HINT)
         raise NotFound(f"there is no trace {reference}", hint="See: traceforge trace list")

@@ -1,4 +1,6 @@
-"""What every page has: the project, threads for blocking work, the renderer, and the events of live pages.
+"""What every page has: the project, threads for blocking work, the renderer, and what tells an open page to reload.
+
+Here are also the types of routes that page modules return.
 
 Never: waits for a file or a database on the event loop.
 """
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
     from traceforge.context import Client
 
 THREADS = 8  # Pages that read files or a database at once; others wait their turn.
-UNREDACTED_AREAS = frozenset({"checks", "context", "evidence", "live"})  # What they show was stored as it came.
+# What these areas show is stored as it came, so their pages are redacted before they are sent.
+AREAS_TO_REDACT = frozenset({"checks", "context", "evidence", "live"})
 FILE_NAME_LENGTH_MAX = 80
 THEME_COOKIE = "traceforge_theme"
 THEMES = ("auto", "light", "dark")
@@ -61,7 +64,7 @@ class Area(NamedTuple):
     name: str
     title: str
     path: str
-    key: str  # `g` and then this letter goes there.
+    key: str  # Keyboard: `g`, then this letter.
 
 
 class PageContext:
@@ -74,7 +77,7 @@ class PageContext:
         options: UiOptions = DEFAULT_OPTIONS,
         context_client: Client | None = None,
     ) -> None:
-        """`context_client` is that of a context store that is open already; its owner closes it."""
+        """`context_client`: of a context store that is open already, and is not closed here."""
         self.loaded = loaded
         self.access = access
         self.options = options
@@ -116,7 +119,7 @@ class PageContext:
         return await self._threads.run(read)
 
     async def read_stamps(self) -> Mapping[str, int]:
-        """A number for the pending changes, and one for the reports, that differ once some came or went."""
+        """Two numbers: one changes when a pending change comes or goes, the other when a report does."""
 
         def read() -> Mapping[str, int]:
             return {
@@ -163,27 +166,27 @@ class PageContext:
     def render(
         self, request: Request, template: str, *, status: int = 200, area: str = "", **values: object
     ) -> Response:
-        """A page; `area` is the name of the entry of the rail that is marked.
+        """A page; `area` is the entry of the side menu that is highlighted.
 
-        For a request to share the page, it is one file that needs no server.
+        If the request is for a copy to share, it is one redacted file to download, which needs no server.
         """
-        values = {**self._shared_values(request, area), **values}
+        values = {**self._common_values(request, area), **values}
         if not is_shared(request):
             page = self.renderer.render(template, values)
-            return HTMLResponse(self.redact_html(page) if area in UNREDACTED_AREAS else page, status)
+            return HTMLResponse(self.redact_html(page) if area in AREAS_TO_REDACT else page, status)
         page = make_self_contained(self.renderer.render_shared(template, values), self._redactor.redact_text)
         disposition = f'attachment; filename="{share_file_name(request.url.path)}"'
         return HTMLResponse(page, status, {"Content-Disposition": disposition})
 
     def redact_html(self, page: str) -> str:
-        """A page of content that was stored as it came."""
+        """The page with its secrets removed."""
         return redact_page(page, self._redactor.redact_text)
 
     def redact_text(self, text: str) -> str:
-        """A text that was stored as it came."""
+        """The text with its secrets removed."""
         return self._redactor.redact_text(text)
 
-    def _shared_values(self, request: Request, area: str) -> Mapping[str, object]:
+    def _common_values(self, request: Request, area: str) -> Mapping[str, object]:
         return {
             "areas": self.areas,
             "area": area,
@@ -214,7 +217,7 @@ class Action(NamedTuple):
 
     path: str
     respond: PageFunction
-    only_shows: bool = False  # It shows what the form holds, and is allowed if the server is read-only.
+    only_shows: bool = False  # A preview of the form: it changes nothing, so a read-only server allows it.
 
 
 class Upload(NamedTuple):

@@ -39,11 +39,12 @@ from traceforge.traces.trace_store import TraceStore
 from traceforge.traces.trace_summary import TraceSummary
 from traceforge.wire.unified import as_object, json_text
 
-PROMPT_FIELDS = ("model", "messages", "prompt")
+# What traces are indexed by, to find candidates fast; `_find_rows` compares every field.
+INDEXED_FIELDS = ("model", "messages", "prompt")
 
 
 class AnsweredRun(NamedTuple):
-    """One answer; it has several choices if the request asked for them."""
+    """One recorded run: an answer for each choice that the model returned, which is mostly one; or a failed call."""
 
     reference: str
     answers: Sequence[Answer] | FailedCall
@@ -74,7 +75,10 @@ class RecordedAnswers:
         return list(self._find_request_runs(check.request, None if check.runs is UNSET else int(check.runs)))
 
     def _find_request_runs(self, request: JSONObject, answers_max: int | None) -> Iterator[AnsweredRun]:
-        """The calls of a request, up to so many answers. One that failed at the provider does not count."""
+        """The calls of a request, until `answers_max` of them were answered.
+
+        Calls that failed at the provider are among them, and not counted.
+        """
         answered = 0
         for row in self._find_rows(request):
             run = self._read_trace(row)
@@ -112,14 +116,14 @@ class RecordedAnswers:
         return call
 
     def find_reply(self, request: JSONObject) -> Sequence[Answer] | FailedCall:
-        """The newest recorded reply to a request, such as one to a judge."""
+        """The newest recorded reply of a judge."""
         row = next(self._find_rows(request), None)
         if row is None:
             return FailedCall("the judge has no recorded verdict about this answer: run the check with --live once")
         return self._read_trace(row).answers
 
     def list_cases(self, cases: CaseTraces) -> list[JSONObject]:
-        """The traces that a query finds, newest first, each with what it is known by.
+        """The traces that a query finds, newest first, each as the variables that a check can use.
 
         Raises:
             CannotRead: the query has no meaning.
@@ -175,7 +179,7 @@ class RecordedAnswers:
         return None
 
     def read_session(self, reference: str) -> AnsweredRun:
-        """A session as one answer. A failed call that was repeated is left out; one at the end is a failure.
+        """A session as one run. Failed calls that were repeated are left out; if the last call failed, the run did.
 
         Raises:
             NotFound: no session matches, or several do.
@@ -209,7 +213,10 @@ class RecordedAnswers:
         return snapshots.approved_calls
 
     def _find_rows(self, request: JSONObject) -> Iterator[TraceRow]:
-        """The traces of a request: each field of it was sent like this, to this provider."""
+        """The traces whose request has each of these fields with an equal value, and perhaps more fields.
+
+        A `provider` among them is the one that answered.
+        """
         wanted = dict(cast("JSONObject", self._redactor.redact_json(request).value))
         provider = wanted.pop("provider", None)
         for row in self._prompts.get(_digest_prompt(wanted), []):
@@ -221,13 +228,16 @@ class RecordedAnswers:
 
     @cached_property
     def _prompts(self) -> dict[Digest, list[TraceRow]]:
-        """The traces of each prompt to each model, newest first. All traces are read, once."""
+        """The traces of each prompt to each model, newest first.
+
+        All traces are read at the first use; later ones are not seen.
+        """
         prompts: dict[Digest, list[TraceRow]] = defaultdict(list)
         for row in self._store.list_rows():
             try:
                 sent = as_object(self._store.load_trace(row).body["request"])
             except (CannotRead, InvalidFile, NotFound, NotJSON):
-                continue  # Noted where the store is opened; no check names it.
+                continue  # Opening the store has reported it, and no check asks for it by name.
             prompts[_digest_prompt(sent)].append(row)
         return prompts
 
@@ -257,7 +267,7 @@ def _list_choices(call: ComparedCall) -> list[JSONObject]:
 
 
 def _digest_prompt(request: JSONObject) -> Digest:
-    return digest_canonical({name: request[name] for name in PROMPT_FIELDS if name in request})
+    return digest_canonical({name: request[name] for name in INDEXED_FIELDS if name in request})
 
 
 def _is_same(value: JSON, other: JSON) -> bool:

@@ -2,7 +2,8 @@
 
 In: events, and the `BranchState` to append them behind. Out: the stored events, or a conflict with the current head.
 Never: appends to a branch that has moved since that state was read: one statement checks and moves the head, so this
-holds under any isolation level. A caller that decided on an earlier read compares the two with `check_head`.
+holds under any isolation level. A caller that decided on an older read first compares the head that it saw with the
+one of now: `check_head`.
 
 A branch's version is the sequence of its head; without a head it is 0.
 """
@@ -47,7 +48,7 @@ _BRANCH_STATE = PreparedStatement(
         branches.c.project_id == bindparam("project"),
     )
     # No purge and no archiving until this is committed. `of` sets the lock order: the project first, as in a purge.
-    # In another order, the two can deadlock. SQLite ignores the clause: it has one writer at a time.
+    # In another order, an append and a purge can deadlock. SQLite ignores the clause: it has one writer at a time.
     .with_for_update(read=True, of=(projects, sessions))
 )
 _MOVE_HEAD = PreparedStatement(
@@ -62,7 +63,7 @@ _MOVE_HEAD = PreparedStatement(
 _CURRENT_HEAD = PreparedStatement(
     select(branches.c.version, branches.c.head_event_id).where(branches.c.id == bindparam("branch"))
 )
-_COLUMNS = tuple(column.name for column in events.c if column.name != "purged_by")  # a new event is not purged
+_COLUMNS = tuple(column.name for column in events.c if column.name != "purged_by")  # empty: no new event is purged
 _INSERT_EVENT = PreparedStatement(insert(events), _COLUMNS)
 
 
@@ -91,7 +92,7 @@ def append_event(tx: StoreTransaction, session_id: str, branch_id: str, body: Ap
         ContentPurged: the session or the artifact was purged.
     """
     inline = pack_inline_event(body.event)
-    # Before an artifact is loaded: from here on, no purge can remove it.
+    # Locked before an artifact is loaded: from here on, no purge can remove it.
     branch = read_branch_for_append(tx, session_id, branch_id)
     check_head(branch, body.expected_version, body.expected_head_event_id)
     return append_packed_events(tx, branch, [inline or pack_event(tx, body.event)])[0]
@@ -108,7 +109,7 @@ def read_branch_for_append(tx: StoreTransaction, session_id: str, branch_id: str
     """
     state = _find_branch_state(tx, session_id, branch_id)
     if state is None:
-        tx.load(sessions, "session", session_id)  # raises where it is the session that does not exist
+        tx.load(sessions, "session", session_id)  # raises if the session is missing; else it is the branch
         raise not_found("branch", branch_id)
     if state.status != SessionStatus.ACTIVE.value:
         tx.load(sessions, "session", session_id)  # raises where the session was deleted or purged
@@ -140,7 +141,7 @@ def check_head(branch: BranchState, version: int, head_event_id: str | None) -> 
 
 
 def pack_event(tx: StoreTransaction, body: NewEvent, param: str = "event") -> PackedEvent:
-    """Pack an event, inline or with a reference to an artifact.
+    """Pack an event, inline or with a reference to an artifact; `param` is the name of its field, for errors.
 
     Raises:
         StoreRefused: neither or both of `payload_ref` and `content`, the artifact does not exist or was deleted, or
@@ -225,6 +226,7 @@ def append_packed_events(tx: StoreTransaction, branch: BranchState, packed_event
             }
         )
         parent = event_id
+    # The head first: if the branch has moved on, nothing is written.
     expected = {"branch": branch.id, "seen_version": branch.version, "seen_head": branch.head_event_id}
     if not tx.cursor.execute(_MOVE_HEAD, {**expected, "new_head": parent, "new_version": sequence}):
         head = tx.cursor.fetch_one(_CURRENT_HEAD, {"branch": branch.id})
