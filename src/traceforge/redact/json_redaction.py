@@ -118,7 +118,8 @@ class _TextCollector:
             members = self._collect_shape(members, node, todo)
         for key, child in members.items():
             kind = type(child)
-            if key not in plain_names and self._finder.find_name_kind(key):
+            before = plain_names.get(key)
+            if before is None and self._finder.find_name_kind(key):
                 if self._finder.find_name_kind(key) == NameKind.SECRET:
                     self.secret_names[node, key] = redact_line(self._finder, key)
                 elif self._finder.find_name_kind(key) == NameKind.COLLECTION:
@@ -133,7 +134,7 @@ class _TextCollector:
                     continue
             if kind is str:
                 if child:
-                    slots.append((node, key, f'{key}": "', child, False))
+                    slots.append((node, key, before or f'{key}": "', child, False))
             elif kind is dict or kind is list:
                 todo.append((child, (node, key), key in SCHEMA_KEYS))
             elif (kind is int or kind is float) and child >= CARD_MIN:

@@ -77,7 +77,7 @@ class SecretFinder:
         self._fields = fold_names([*FIELD_NAMES, *fields])
         self._parameters = self._fields | fold_names([*PARAMETER_NAMES, *LOGIN_NAMES])
         self._name_kinds: dict[str, NameKind] = {}  # what is known about names, because names repeat
-        self.plain_names: set[str] = set()  # those of them that are PLAIN: most, and a set is faster to look up
+        self.plain_names: dict[str, str] = {}  # those of them that are PLAIN, most, with what precedes a text there
         self._header_kinds: dict[str, HeaderKind] = {}
         self.has_only_built_ins = not self._patterns  # Without own expressions, texts may be scanned side by side.
         self.clean_headers: set[tuple[str, str]] = set()  # Most headers of a provider are the same in every answer.
@@ -99,7 +99,7 @@ class SecretFinder:
         finder = copy(self)
         finder.repeated_values = values
         finder._without_values = self
-        finder._name_kinds, finder.plain_names, finder._header_kinds = {}, set(), {}
+        finder._name_kinds, finder.plain_names, finder._header_kinds = {}, {}, {}
         finder.clean_headers, finder.clean_texts, finder._remembered_bytes = set(), set(), 0
         return finder
 
@@ -194,7 +194,7 @@ class SecretFinder:
             if len(self._name_kinds) < NAMES_REMEMBERED_MAX:
                 self._name_kinds[name] = kind
                 if kind == NameKind.PLAIN:
-                    self.plain_names.add(name)
+                    self.plain_names[name] = f'{name}": "'
         return kind
 
     def _classify_name(self, name: str) -> NameKind:
