@@ -36,6 +36,7 @@ from traceforge.redact.text_edits import replace_and_split
 
 COLLECTION_DEPTH_MAX = 3  # Of objects inside a collection of secrets that are judged by its name.
 RANDOM_COLLECTION = "credentials"  # The name under which only random values are secrets.
+REPEATING_TEXTS_MIN = 64  # In so many texts some repeat, as in a stream; in fewer, looking for repeats costs more.
 CARD_MIN = 10**11  # A smaller number cannot be a payment card and is not scanned.
 _NESTED_QUOTE = r"\\\""  # a quote that is escaped twice: in a JSON text inside a JSON text inside a text
 _SHAPE_NAMES = "|".join(
@@ -334,7 +335,9 @@ def _contains_secret(finder: SecretFinder, texts: list[str]) -> bool:
     events of a stream all have the same id and model.
     """
     clean = finder.clean_texts
-    unknown = [text for text in dict.fromkeys(texts) if text not in clean]
+    unknown = texts if len(texts) < REPEATING_TEXTS_MIN else [*dict.fromkeys(texts)]
+    if clean:
+        unknown = [text for text in unknown if text not in clean]
     if unknown and finder.find_secrets(encode(_BORDER.join(unknown))):
         return True
     if finder.remembers_clean_texts:
@@ -346,8 +349,10 @@ def _redact_text_parts(
     finder: SecretFinder, lists: list[list[tuple[Node, str]]], changes: dict[Node | None, Replacement]
 ) -> None:
     """Add the changes of keys that one part of a message begins and the next one continues."""
+    if not lists:
+        return
     everything = _BORDER.join("".join(text for _, text in parts) for parts in lists)
-    if not lists or not finder.find_secrets(encode(everything)):
+    if not finder.find_secrets(encode(everything)):
         return
     for parts in lists:
         pieces = [encode(text) for _, text in parts]
