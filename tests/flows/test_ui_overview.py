@@ -60,7 +60,7 @@ def test_call_sites_without_a_snapshot_are_named(project: Path) -> None:
     with run_ui(project) as ui:
         page = " ".join(re.sub(r"<[^>]+>", " ", ui.page("/?range=all")).split())
 
-    assert "2 call sites without a snapshot, 3 calls" in page
+    assert "Calls without a snapshot ▲ 3 calls from 2 call sites: no snapshot checks them" in page
     assert "1 call without a known call site" in page
     assert "Nothing is approved yet" in page
 

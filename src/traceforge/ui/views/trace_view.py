@@ -14,6 +14,7 @@ from traceforge.traces.view_repair import ViewProblem, read_view_problems
 from traceforge.ui.views.call_cost import CallCost, find_call_cost
 from traceforge.ui.views.editor_link import editor_link
 from traceforge.ui.views.json_view import json_line
+from traceforge.ui.views.redaction_names import redaction_name
 from traceforge.ui.views.trace_list_view import session_label
 from traceforge.wire.unified import as_object, as_text, is_number, list_objects
 
@@ -39,6 +40,11 @@ class RedactionCount(NamedTuple):
     side: str
     kind: str
     times: int
+
+    @property
+    def name(self) -> str:
+        """The kind in words."""
+        return redaction_name(self.kind)
 
 
 class TraceView(NamedTuple):
