@@ -122,8 +122,9 @@ PLUGIN = """
     report report.observation_text report.text_format
     shape shape.difference_walk shape.field_types
     snapshots snapshots.formats snapshots.formats.approval_format snapshots.formats.approved_policy
-    snapshots.formats.determinism_policy snapshots.formats.provider_defaults snapshots.formats.raw_response
-    snapshots.formats.record_draft snapshots.formats.snapshot_format snapshots.formats.snapshot_manifest
+    snapshots.formats.determinism_policy snapshots.formats.model_prices snapshots.formats.provider_defaults
+    snapshots.formats.raw_response snapshots.formats.record_draft snapshots.formats.snapshot_format
+    snapshots.formats.snapshot_manifest
     snapshots.formats.tree_layout snapshots.gate snapshots.gate.gate_findings snapshots.gate.gate_judgement
     snapshots.gate.nested_projects snapshots.gate.suite_process snapshots.gate.unselected_tests snapshots.tree
     snapshots.tree.approval_chain snapshots.tree.approval_check snapshots.tree.approved_calls
