@@ -84,7 +84,9 @@ def test_ck5_a_check_that_demands_less_is_red_until_it_is_approved(
     assert "traceforge: .ai-checks/capital.yaml" in tested.err
     assert 0 == approve(project).code
 
-    assert 0 == project.verify().code
+    settled = project.verify()
+    assert "CK5" not in settled.out
+    assert (3 if new == "name: [\n" else 0) == settled.code  # A file that cannot be read is never green.
 
 
 STRICTER = {
@@ -273,3 +275,47 @@ def test_without_pyyaml_a_changed_check_file_could_not_be_compared(
 
     assert ("IO", True) == (finding.rule, finding.is_unchecked)
     assert "PyYAML is not installed" in finding.message
+
+
+@pytest.fixture
+def checks_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with a check, and neither a snapshot nor an approval; on a branch."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    project = Project(tmp_path / "project")
+    (project.folder / "traceforge.config.json").write_text("{}")
+    (project.folder / ".ai-checks").mkdir()
+    write(project, "capital.yaml", BASE)
+    write(project, "capitals.jsonl", CASES)
+    project.commit()
+    project.git("checkout", "-qb", "work")
+    return project
+
+
+def test_verify_of_a_project_with_checks_alone_checks_their_files_and_approvals(checks_only: Project) -> None:
+    """Compared with a commit, or with an approval that says that there was no snapshot, it can be green."""
+    write(checks_only, "capital.yaml", BASE.replace("runs: 100", "runs: 10"))
+    assert 1 == checks_only.verify().code
+    assert 0 == approve(checks_only).code
+
+    compared, alone = checks_only.verify(), traceforge("verify", cwd=checks_only.folder)
+    write(checks_only, "capitals.jsonl", "no JSON\n")
+    write(checks_only, "broken.yaml", "name: a\ntrace_id: x\nassertions: [{type: contians, value: x}]\n")
+    broken = traceforge("verify", cwd=checks_only.folder)
+
+    assert [(0, "checked 1 approval, 1 check-file: all valid")] * 2 == [
+        (result.code, result.out.splitlines()[-1]) for result in (compared, alone)
+    ]
+    assert (1, True, True) == (
+        broken.code,
+        ".ai-checks/broken.yaml: line 3 column 15: CK1" in broken.out,
+        ".ai-checks/capitals.jsonl" in broken.out,
+    ), broken
+
+
+def test_verify_of_checks_alone_without_a_base_says_what_is_not_checked(checks_only: Project) -> None:
+    """The snapshots may not have been checked out."""
+    alone, compared = traceforge("verify", cwd=checks_only.folder), checks_only.verify()
+
+    assert (3, 0) == (alone.code, compared.code), compared
+    assert "no commit says whether there were any" in alone.out
+    assert "traceforge verify --base REF" in alone.out

@@ -46,6 +46,7 @@ class AuditReport(Struct):
     findings: list[Finding] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)  # their files, as findings name them
     base_line: str = ""  # which commit the snapshots were compared with
+    is_compared: bool = False  # with a commit
     notes: list[str] = field(default_factory=list)  # what a reader should know, and what makes nothing red
 
     @property
@@ -129,6 +130,8 @@ class Auditor:
             if outcome.kind is not None:
                 self._report.checked[str(outcome.kind)] += 1
             self._report.findings += outcome.findings
+        if self._tree_rules.base is not None:
+            self._trees.check_check_files()
         if not self._report.checked.total() and not self._report.findings:
             where = ", ".join(paths) or "."
             self._report.findings.append(nothing_to_verify(where) if named else nothing_stored(where))

@@ -22,6 +22,7 @@ class FileKind(StrEnum):
     PACK = "pack"
     CONTEXT_SNAPSHOT = "context-snapshot"
     EXECUTION_TRACE = "execution-trace"
+    CHECK_FILE = "check-file"  # YAML: known by its folder
 
 
 # A document is of the first kind all of whose fields it has.

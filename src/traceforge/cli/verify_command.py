@@ -26,8 +26,8 @@ def verify(
 ) -> None:
     """Check snapshots, traces, recordings and packs under PATH.
 
-    Without a PATH, check the snapshots and traces of this project. Each finding names its file, place and rule;
-    `traceforge help RULE` explains the rule.
+    Without a PATH, check the snapshots, traces and check files of this project. Each finding names its file, place
+    and rule; `traceforge help RULE` explains the rule.
 
     With --base, every snapshot of this project that differs from the commit REF needs an approval that REF does not
     have yet: nothing in a pull request changes without an approval. Where CI is set, REF is the base of the build,

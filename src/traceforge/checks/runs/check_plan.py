@@ -86,7 +86,7 @@ def make_plan(project: str, paths: Sequence[str], tags: Set[str], list_trace_cas
     total = 0
     for path, is_named in _find_files(paths or [os.path.relpath(os.path.join(project, CHECKS_DIR))]):
         try:
-            definitions = read_check_file(read_file(path, follow_links=is_named, bytes_max=FILE_BYTES_MAX), path)
+            definitions = read_definitions(path, is_named=is_named)
         except CannotRead as exc:
             findings.append(exc.finding(path))
             continue
@@ -106,10 +106,26 @@ def make_plan(project: str, paths: Sequence[str], tags: Set[str], list_trace_cas
     return CheckPlan(checks, findings, total)
 
 
+def read_definitions(path: str, *, is_named: bool) -> list[CheckDefinition]:
+    """The checks of a file; only one that a person named may be a link.
+
+    Raises:
+        MissingExtra: PyYAML is not installed.
+        CannotRead, InvalidFile: it cannot be read, or breaks a rule.
+    """
+    return read_check_file(read_file(path, follow_links=is_named, bytes_max=FILE_BYTES_MAX), path)
+
+
 def has_check_files(project: str) -> bool:
     """Whether the project has a check file, valid or not."""
     folder = os.path.join(project, CHECKS_DIR)
     return os.path.isdir(folder) and any(_walk(folder))
+
+
+def list_check_files(project: str) -> list[str]:
+    """The check files of a project, valid or not, relative to the current folder."""
+    folder = os.path.relpath(os.path.join(project, CHECKS_DIR))
+    return list(_walk(folder)) if os.path.isdir(folder) else []
 
 
 def plan_checks(definitions: Iterable[CheckDefinition], project: str, list_trace_cases: ListTraceCases) -> CheckPlan:

@@ -66,6 +66,7 @@ class BaseCheck(NamedTuple):
 
     line: str = ""
     findings: tuple[Finding, ...] = ()  # files are relative to the tree; those of checks, to the project
+    is_compared: bool = False  # with a commit
 
     def name_files(self, root: str) -> list[Finding]:
         """The findings with files relative to the folder that `root`, the tree, is relative to."""
@@ -120,7 +121,7 @@ def check_against_base(
             *find_removed_trees(objects, base, project, starts or [project]),
             *check_looser_checks(objects, base, project),
         ]
-        return BaseCheck(base.line, tuple(sorted(findings)))
+        return BaseCheck(base.line, tuple(sorted(findings)), is_compared=True)
 
 
 def check_checks_against_base(project: str, ref: str | None = None) -> BaseCheck:

@@ -33,6 +33,7 @@ KINDS = {
     FileKind.TRACE: "Trace",
     FileKind.CONTEXT_SNAPSHOT: "Context snapshot",
     FileKind.EXECUTION_TRACE: "Execution trace",
+    FileKind.CHECK_FILE: "Check file",
 }
 _FAMILIES = {FileKind.MODEL_IO: r"SCHEMA|MI\d+", FileKind.PACK: r"PK\d+"}
 _COMMANDS: dict[FileKind | None, str] = {FileKind.MODEL_IO: "modelio verify", FileKind.PACK: "pack verify"}
