@@ -29,6 +29,7 @@ def rows(store: TraceStore) -> list[TraceRow]:
 
 
 def test_each_trace_is_read_once(store: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_previews, "READ_SECONDS", 3600.0)
     previews = CallPreviews()
     first = previews.find(store, rows(store))
     monkeypatch.setattr(call_previews, "read_preview", None)
@@ -51,6 +52,7 @@ def test_what_cannot_be_read_in_time_comes_with_the_next_request(
 
 
 def test_the_oldest_previews_are_dropped(store: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_previews, "READ_SECONDS", 3600.0)
     monkeypatch.setattr(call_previews, "PREVIEWS_MAX", 2)
     previews = CallPreviews()
 
@@ -61,6 +63,7 @@ def test_the_oldest_previews_are_dropped(store: TraceStore, monkeypatch: pytest.
 def test_a_large_or_removed_trace_has_an_empty_preview(
     store: TraceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(call_previews, "READ_SECONDS", 3600.0)
     listed = rows(store)
     (tmp_path / TRACES / listed[0].summary.file_name).unlink()
     (tmp_path / TRACES / listed[1].summary.file_name).write_text("{")
