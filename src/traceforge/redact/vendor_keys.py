@@ -25,7 +25,7 @@ _OPEN_ALPHABETS = frozenset(
     {"url", "dots", "uuid", "serial", "colons", "plus", "slashes"}
 )  # They hold `-` or `.`, so a key of them starts once in a run.
 _ANCHOR_BYTES = 10  # of the key after its prefix, that the scan over all detectors looks at
-_OPEN_ANCHOR_BYTES = 5  # the same for an open alphabet: few texts have such a prefix at the start of a run
+_OPEN_ANCHOR_BYTES = 6  # the same for an open alphabet, whose prefixes start few runs; with 5, `patterns` is one
 _INDEX_BYTES = 2  # of a prefix: no prefix is shorter
 _LONG_PREFIX_BYTES = 4  # of a prefix that hardly begins another word
 _KINDS = bytes.maketrans(f"{ascii_lowercase}{ascii_uppercase}{digits}".encode(), b"a" * 26 + b"A" * 26 + b"0" * 10)
