@@ -142,7 +142,7 @@ def _collect(value: Any, node: _Node, event: int) -> None:  # noqa: ANN401 (any 
 
 def _read_marks(value: dict[str, Any]) -> Place:
     """What tells texts with the same path apart."""
-    marks = map(value.get, _IDENTITY_FIELDS)
+    marks = [value[field] for field in _IDENTITY_FIELDS if field in value]
     return tuple([mark for mark in marks if isinstance(mark, _MARK_TYPES) and mark != "function"])
 
 

@@ -17,6 +17,7 @@ from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.wire.json_streams import ArrayParser
 
 _JSON_LINE = LazyPattern(rb"(?:\xef\xbb\xbf|\x1e)?[ \t]*(?P<field>data:)?[ \t]*(?P<json>[\[{][^\r\n]*)")
+_JSON_LINE_STARTS = frozenset(b"\xef\x1e \td[{")  # the first byte of such a line; that of `event:` is none
 _DATA_LINE = LazyPattern(rb"(?:\r\n|\r|\n)data:[ ]?(?P<more>[^\r\n]*)")
 _TEXT_LINE = LazyPattern(rb"(?:\A|(?<=[\r\n]))(?:data:[ ]?|(?=\"))(?P<text>[^\r\n]+)")
 _TOKEN = LazyPattern(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?P<quote>"?)|[{}\[\]]', re.DOTALL)
@@ -42,7 +43,7 @@ def find_events(data: bytes) -> Iterator[StreamEvent]:
             continue
         if data.startswith(b"data: {", first):  # most lines
             start, is_field = first + 6, True
-        elif (match := _JSON_LINE.match(line[0])) is not None:
+        elif data[first] in _JSON_LINE_STARTS and (match := _JSON_LINE.match(line[0])) is not None:
             start, is_field = first + match.start("json"), match["field"] is not None
         else:
             continue
@@ -113,7 +114,9 @@ def parse_event(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
             return parse_json(data)
         except NotJSON:
             return None
-    return None if data.count(b"[") + data.count(b"{") > DEPTH_MAX and is_deeper_than(value) else value
+    if len(data) <= DEPTH_MAX or data.count(b"[") + data.count(b"{") <= DEPTH_MAX:
+        return value
+    return None if is_deeper_than(value) else value
 
 
 def _close_event(data: bytes, start: int, end: int) -> StreamEvent | None:
