@@ -39,10 +39,10 @@ RANDOM_COLLECTION = "credentials"  # The name under which only random values are
 REPEATING_TEXTS_MIN = 64  # In so many texts some repeat, as in a stream; in fewer, looking for repeats costs more.
 CARD_MIN = 10**11  # A smaller number cannot be a payment card and is not scanned.
 _NESTED_QUOTE = r"\\\""  # a quote that is escaped twice: in a JSON text inside a JSON text inside a text
-_SHAPE_NAMES = "|".join(
-    name.replace("_", "[-_]?") for name in (*COLLECTION_NAMES, *PAIR_VALUE_KEYS, "kind", WEB_KEY_TYPE)
-)  # of the members by which one of the shapes is known
-_SHAPE = LazyPattern(rf'(?i)"(?:{_SHAPE_NAMES})"\s{{0,8}}:')
+_SHAPE_NAMES = (*COLLECTION_NAMES, *PAIR_VALUE_KEYS, "kind", WEB_KEY_TYPE)  # of members by which a shape is known
+_SHAPE_STARTS = "".join(sorted({name[0].lower() for name in _SHAPE_NAMES}))  # Most names are passed over by these.
+_SHAPE_WORDS = "|".join(name.replace("_", "[-_]?") for name in _SHAPE_NAMES)
+_SHAPE = LazyPattern(rf'(?i)"(?=[{_SHAPE_STARTS}])(?:{_SHAPE_WORDS})"\s{{0,8}}:')
 _SHAPE_KEYS = frozenset(
     {*PAIR_VALUE_KEYS, "kind", WEB_KEY_TYPE}
 )  # Only an object with one of these has a shape to examine.

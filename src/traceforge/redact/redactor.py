@@ -223,7 +223,7 @@ class Redactor:
         everything else as text: binary bodies are scanned, too. UTF-16 and UTF-32 are decoded first.
         """
         cleaned = self._redact_body_once(data, media_type, path)
-        repeating = self.with_values(cleaned.log)
+        repeating = self.with_values(cleaned.log) if cleaned.log else self
         return cleaned if repeating is self else repeating._redact_body_once(data, media_type, path)
 
     def _redact_body_once(self, data: bytes, media_type: str, path: str, depth: int = 0) -> Redacted[bytes]:
