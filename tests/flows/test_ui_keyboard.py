@@ -1,4 +1,4 @@
-"""What is done with a call, in Chromium, with the keyboard alone: compare it with another one, and delete it.
+"""What is done with a call, in Chromium, with the keyboard alone: compare it, delete it, and go back to the list.
 
 `test_ui_edit.py` edits one and sends it again.
 """
@@ -96,3 +96,24 @@ def test_a_call_is_deleted_with_the_keyboard_alone(tmp_path: Path, project: Path
         visit(tmp_path, ui.sign_in_at("/traces"), work)
 
     assert not [file for file in project.rglob(f"*{trace_id(6)}*") if file.is_file()]
+
+
+def test_u_goes_back_to_the_list_from_a_page_without_a_link_to_it(tmp_path: Path, project: Path) -> None:
+    """From a call and a session; on the list itself it does nothing, and the keys do not name it."""
+    with run_ui(project) as ui:
+
+        async def work(page: UiPage) -> None:
+            await open_newest(page)
+            await page.key("u")
+            await page.arrive("location.pathname === '/traces'")
+            await page.key("?")
+            assert "Back to the list" not in await page.text("#keys")
+            await page.go(f"{ui.origin}/sessions/quiz-7")
+            await page.key("?")
+            assert "Back to the list" in await page.text("#keys")
+            await page.tab.press("Escape")
+            await page.tab.until("!document.getElementById('keys').open")
+            await page.key("u")
+            await page.arrive("location.pathname === '/sessions'")
+
+        visit(tmp_path, ui.sign_in_at("/traces"), work)

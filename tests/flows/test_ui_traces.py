@@ -41,6 +41,10 @@ def test_a_call_is_shown_with_its_facts_and_its_conversation(ui: RunningUi) -> N
     assert page.replace("/share/traces/00000006", f"/share/traces/{trace_id(6)}") == whole
 
 
+def test_the_provider_of_a_call_leads_to_its_calls(ui: RunningUi) -> None:
+    assert '<a href="/traces?provider=anthropic"' in ui.page(f"/traces/{trace_id(4)}")
+
+
 def test_redactions_are_marked(ui: RunningUi) -> None:
     page = ui.page(f"/traces/{trace_id(2)}")
 

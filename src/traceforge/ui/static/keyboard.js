@@ -29,6 +29,12 @@ function shortcutFor(key) {
   return [...document.querySelectorAll("[data-shortcut]")].find((element) => element.dataset.shortcut === key && !element.hidden);
 }
 
+// What `u` goes to where the page has no link of its own for it: the list that the page belongs to.
+function listOfArea() {
+  const area = document.querySelector("[data-go][aria-current]");
+  return area && area.pathname !== location.pathname && !shortcutFor("u") ? area : null;
+}
+
 function showKeys() {
   const dialog = document.getElementById("keys");
   const list = dialog.querySelector("dl");
@@ -38,6 +44,7 @@ function showKeys() {
   for (const element of document.querySelectorAll("[data-shortcut]:not([hidden])")) {
     keys.push([element.dataset.shortcut === " " ? "Space" : element.dataset.shortcut, element.dataset.shortcutName ?? element.textContent.trim()]);
   }
+  if (listOfArea()) keys.push(["u", "Back to the list"]);
   for (const link of document.querySelectorAll("[data-go]")) {
     keys.push([`g ${link.dataset.go}`, link.querySelector("span").textContent]);
   }
@@ -92,7 +99,7 @@ function handle(event) {
     showKeys();
     return true;
   }
-  const element = shortcutFor(key);
+  const element = shortcutFor(key) ?? (key === "u" ? listOfArea() : null);
   element?.click();
   return Boolean(element);
 }
