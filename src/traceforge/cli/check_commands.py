@@ -273,8 +273,8 @@ def drift(before: str, after: str, alpha: float, as_json: bool) -> None:
     BEFORE and AFTER are reports: the output of `traceforge check run --json`, or files of .ai-tests/checks, where
     each run stores its report. Each case of a data set is compared with itself.
 
-    Exit code 1: an assertion holds less often in AFTER. Exit code 3: an assertion is in one report only, or the runs
-    are too few to show any drop.
+    Exit code 1: an assertion is true less often in AFTER, and chance does not explain it. Exit code 3: an assertion
+    or a case has answers in one report only, or there are too few runs to show any drop.
     """
     report = compare_reports(_read_report(before), _read_report(after), alpha)
     if as_json:

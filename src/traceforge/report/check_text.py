@@ -117,7 +117,7 @@ def drift_lines(report: CheckDriftReport) -> Iterator[str]:
         yield from table(head, [_comparison_row(entry) for entry in entries])
     left_out = sum(entry.cases_left_out for entry in entries if entry.verdict is not DropVerdict.NOT_COMPARED)
     if left_out:
-        yield f"{count(left_out, 'case')} of one report only: not compared"
+        yield f"{count(left_out, 'comparison')} of a case not made: both reports must have an answer for it"
     if report.shared_answers:
         yield f"{count(report.shared_answers, 'answer')} in both reports: counted in the first one only"
     yield _drift_summary(report)
@@ -156,4 +156,5 @@ def _drift_summary(report: CheckDriftReport) -> str:
         DropVerdict.NO_DROP: "without a drop",
     }
     parts = [f"{verdicts[verdict]} {text}" for verdict, text in words.items() if verdicts[verdict]]
-    return f"{count(len(report.comparison.assertions), 'assertion')}: {', '.join(parts) or 'nothing to compare'}"
+    text = ", ".join(parts) or "nothing to compare: no check is in them"
+    return f"{count(len(report.comparison.assertions), 'assertion')}: {text}"

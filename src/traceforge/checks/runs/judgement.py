@@ -36,9 +36,20 @@ def judge_runs(
     A recorded call that failed at the provider does not count: its client has tried it again, or given up.
     """
     if planned.check.pass_rate is UNSET:
-        return _judge_every_run(planned, list(runs), is_recorded=is_recorded)
+        taken = list(runs) if is_recorded else list(_take_until_given_up(runs))
+        return _judge_every_run(planned, taken, is_recorded=is_recorded)
     unanswered_max = RUNS_MAX if is_recorded else UNANSWERED_MAX
     return _judge_pass_rate(planned, runs, runs_max or runs_limit(planned.check), unanswered_max)
+
+
+def _take_until_given_up(runs: Iterator[RunResult]) -> Iterator[RunResult]:
+    """The runs up to the last of too many in a row without an answer: the provider is asked no more."""
+    unanswered = 0
+    for run in runs:
+        yield run
+        unanswered = unanswered + 1 if run.error else 0
+        if unanswered >= UNANSWERED_MAX:
+            return
 
 
 def _judge_every_run(planned: PlannedCheck, runs: Sequence[RunResult], *, is_recorded: bool) -> CheckResult:

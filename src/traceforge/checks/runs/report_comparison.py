@@ -20,6 +20,8 @@ from traceforge.findings import ExitCode
 from traceforge.statistics.rate_interval import RateCount
 from traceforge.statistics.run_comparison import AssertionComparison, RunComparison, compare_runs
 
+_AssertionCounts = dict[str, dict[str, RateCount]]  # how many runs passed, by assertion and case
+
 
 class CheckDriftReport(NamedTuple):
     """What changed between two reports."""
@@ -29,11 +31,12 @@ class CheckDriftReport(NamedTuple):
 
     @property
     def exit_code(self) -> ExitCode:
-        """1 for a drop, else 3 if something was not compared or no drop could have shown, else 0."""
+        """1 for a drop, else 3 if an assertion or a case was not compared or no drop could have shown, else 0."""
         if self.comparison.drops:
             return ExitCode.FINDINGS
-        is_checked = self.comparison.assertions and not self.comparison.unchecked
-        return ExitCode.OK if is_checked else ExitCode.UNCHECKED
+        entries = self.comparison.assertions
+        is_whole = not self.comparison.unchecked and not any(entry.cases_left_out for entry in entries)
+        return ExitCode.OK if entries and is_whole else ExitCode.UNCHECKED
 
     def to_json(self) -> JSONObject:
         return {
@@ -53,13 +56,29 @@ def compare_reports(before: StoredReport, after: StoredReport, alpha: float) -> 
         if check.rate is not None
         for name, _, _ in _list_verdicts(check)
     }
-    comparison = compare_runs(_count_runs(before, frozenset()), _count_runs(after, shared), alpha, stopped)
-    return CheckDriftReport(comparison, len(shared))
+    counts = _count_runs(before, frozenset()), _count_runs(after, shared)
+    _add_unanswered(before, after, counts)
+    return CheckDriftReport(compare_runs(*counts, alpha, stopped), len(shared))
 
 
-def _count_runs(report: StoredReport, left_out: Set[str]) -> dict[str, dict[str, RateCount]]:
+def _add_unanswered(before: StoredReport, after: StoredReport, counts: tuple[_AssertionCounts, ...]) -> None:
+    """Add the checks and cases of which no run has an answer, so that they are named as not compared."""
+    names: dict[str, set[str]] = {}
+    for check in (*before.checks, *after.checks):
+        names.setdefault(_name_check(check), set()).update(name for name, _, _ in _list_verdicts(check))
+    for report, report_counts in zip((before, after), counts, strict=True):
+        for check in report.checks:
+            for name in sorted(names[_name_check(check)]) or [_name_check(check)]:
+                report_counts.setdefault(name, {}).setdefault(check.case, RateCount(0, 0))
+
+
+def _name_check(check: StoredCheck) -> str:
+    return f"{check.file}::{check.name}"
+
+
+def _count_runs(report: StoredReport, left_out: Set[str]) -> _AssertionCounts:
     """How many runs passed, by assertion and case."""
-    counts: dict[str, dict[str, RateCount]] = {}
+    counts: _AssertionCounts = {}
     for check in report.checks:
         for name, reference, verdict in _list_verdicts(check):
             cases = counts.setdefault(name, {})
@@ -76,7 +95,7 @@ def _list_verdicts(check: StoredCheck) -> Iterator[tuple[str, str, str]]:
         for assertion in run.assertions:
             name_counts[assertion.name] += 1
             number = f" ({name_counts[assertion.name]})" if name_counts[assertion.name] > 1 else ""
-            yield f"{check.file}::{check.name}: {assertion.name}{number}", run.reference, assertion.verdict
+            yield f"{_name_check(check)}: {assertion.name}{number}", run.reference, assertion.verdict
 
 
 def _comparison_json(entry: AssertionComparison) -> JSON:

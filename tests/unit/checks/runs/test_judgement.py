@@ -26,6 +26,14 @@ def test_without_a_pass_rate_every_run_must_pass() -> None:
     assert CheckOutcome.FAILED is _judge("", *[PASSED] * 30, FAILED).outcome
 
 
+def test_a_live_check_gives_up_after_three_calls_in_a_row_without_an_answer() -> None:
+    """With and without a pass rate; recorded calls cost nothing, so all are looked at."""
+    runs = [PASSED, NO_ANSWER, NO_ANSWER, PASSED, *[NO_ANSWER] * 10]
+
+    assert [7, 7] == [len(_judge(fields, *runs).runs) for fields in ("", "pass_rate: 0.9\n")]
+    assert CheckOutcome.UNCHECKED is _judge("", *runs).outcome
+
+
 def test_a_check_passes_as_soon_as_it_is_sure() -> None:
     """26 passed runs are enough for 0.9, one less is not; a failed run may be among more of them."""
     assert CheckOutcome.PASSED is _judge("pass_rate: 0.9\n", *[PASSED] * 26).outcome

@@ -70,7 +70,23 @@ def test_what_was_not_compared_is_not_green() -> None:
     assert {DropVerdict.NOT_COMPARED} == set(_verdicts(renamed).values())
     assert {DropVerdict.TOO_FEW_RUNS} == set(_verdicts(few).values())
     assert [3, 3, 3] == [renamed.exit_code, few.exit_code, nothing.exit_code]
-    assert ["0 assertions: nothing to compare"] == list(drift_lines(nothing))
+    assert ["0 assertions: nothing to compare: no check is in them"] == list(drift_lines(nothing))
+
+
+def test_a_case_or_a_check_without_an_answer_is_not_green() -> None:
+    """It may be the one that broke: in one report only, or without an answer in both."""
+    cases = [_check("tone", 30, 30, case="case 1"), _check("tone", 0, 30, case="case 2")]
+    fewer = _compare(cases, cases[:1])
+    no_answer = _compare(
+        [*cases[:1], _check("tone", 0, 0, case="case 2")], [*cases[:1], _check("tone", 0, 0, case="case 2")]
+    )
+    other = _compare([_check("tone", 30, 30), _check("safe", 0, 0)], [_check("tone", 30, 30), _check("safe", 0, 0)])
+
+    assert [3, 3, 3] == [fewer.exit_code, no_answer.exit_code, other.exit_code]
+    for report in (fewer, no_answer):
+        assert {"a.yaml::tone: regex": DropVerdict.NO_DROP} == _verdicts(report)
+        assert "1 comparison of a case not made: both reports must have an answer for it" in list(drift_lines(report))
+    assert DropVerdict.NOT_COMPARED is _verdicts(other)["a.yaml::safe"]
 
 
 def test_cases_are_compared_each_with_itself() -> None:
