@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,11 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "shop"
 
 
+def read_text(text: str) -> str:
+    """The words of a page or of Markdown, without its elements and marks of code."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).replace("`", "").split())
+
+
 def test_the_report_of_the_command_line_is_shown(project: Path) -> None:
     """Every finding with its rule and its hint."""
     report = traceforge("test", "--json", cwd=project)
@@ -34,6 +41,24 @@ def test_the_report_of_the_command_line_is_shown(project: Path) -> None:
     assert "Red build" in answer.text
     for finding in findings:
         assert finding["rule"] in answer.text
+
+
+def test_the_page_and_the_summary_of_a_step_say_the_same(project: Path, tmp_path: Path) -> None:
+    """GitHub's summary is Markdown and needs no extra, so it has no template in common with the page: the same
+    findings, with the same sentences and the same advice, are in both.
+    """
+    summary_file = tmp_path / "summary.md"
+    report = traceforge("test", "--json", cwd=project, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary_file))
+    with run_ui(project) as ui:
+        page = read_text(ui.post("/builds", report=report.out).text)
+    summary = read_text(summary_file.read_text())
+    findings = json.loads(report.out)["findings"]
+
+    assert findings
+    for finding in findings:
+        for field in ("rule", "message", "hint"):
+            words = read_text(finding[field])[1:]  # A page begins a sentence with a capital letter.
+            assert [True, True] == [words in page, words in summary], (field, words)
 
 
 def test_a_read_only_server_shows_a_report(project: Path) -> None:
