@@ -77,14 +77,14 @@ def check_group() -> None:
 @click.option("--jobs", type=click.IntRange(1, CONCURRENCY_MAX), default=4, show_default=True, metavar="K",
               help="Run at most K live checks at a time.")  # fmt: skip
 @click.option("--max-cost", type=click.FloatRange(0, min_open=True), default=None, metavar="X",
-              help="Make no further live run once all have cost X, by the prices in the configuration.")  # fmt: skip
+              help="Start no further live run once all runs cost X, by the prices in the configuration.")  # fmt: skip
 @click.option(
     "--watch", is_flag=True, help="Run again after each change of a check file, data set, trace or snapshot."
 )
 @click.option("--yes", is_flag=True, help="Skip the question before live runs; required without a terminal.")
 @click.option("--html", metavar="FILE", default="", help="Write the report to FILE as a page.")
 @click.option(
-    "--base", metavar="REF", help="Require an approval for every check that demands less than in commit REF."
+    "--base", metavar="REF", help="Require a new approval for every check that demands less than in commit REF."
 )
 @report_options
 @json_option
@@ -103,8 +103,9 @@ def run(
     checked: no answer was recorded, the provider failed, the runs are too few to decide a pass rate, or no check
     matches.
 
-    With --base, a check that was removed or demands less than in the commit REF needs an approval that REF does not
-    have. Where CI is set, REF is the base of the build.
+    With --base REF, the check files are compared with those of the commit REF: a check that was removed, or that
+    demands less, needs a new approval (`traceforge approve --policy`). Where CI is set, the command does so without
+    the option, with the base of the build.
     """
     if is_replay and (runs is not None or max_cost is not None):
         raise click.UsageError("--runs and --max-cost are about live runs: add --live.")
@@ -265,10 +266,10 @@ def new(trace: str, session: str, query: str | None, sample: int, name: str) -> 
 @click.argument("before", metavar="BEFORE", type=click.Path(dir_okay=False))
 @click.argument("after", metavar="AFTER", type=click.Path(dir_okay=False))
 @click.option("--alpha", type=click.FloatRange(0.0001, 0.5), default=LIMIT_ERROR, show_default=True, metavar="SHARE",
-              help="Accept this chance that a drop is reported although nothing changed.")  # fmt: skip
+              help="Set the chance of a false alarm: a drop is reported although nothing changed.")  # fmt: skip
 @json_option
 def drift(before: str, after: str, alpha: float, as_json: bool) -> None:
-    """Compare two reports, and fail on a drop that is not chance.
+    """Compare two reports; fail if answers got worse, and not by chance.
 
     BEFORE and AFTER are reports: the output of `traceforge check run --json`, or files of .ai-tests/checks, where
     each run stores its report. Each case of a data set is compared with itself.
