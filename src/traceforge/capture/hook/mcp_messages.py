@@ -34,27 +34,40 @@ DESCRIPTIONS = frozenset(
 _PROGRESS = "progressToken"
 _CLIENTS = ("clientInfo", "io.modelcontextprotocol/clientInfo")  # of `initialize`, and in `_meta` of each request
 _OF_RUN = frozenset({_PROGRESS, "traceparent", "tracestate", "baggage"})  # in `_meta`; the others: OpenTelemetry's
-_LAUNCHERS = re.compile(
-    r"(?:python|pypy)[\d.]*|uv|uvx|npx|pnpm|pnpx|yarn|node|bun|bunx|deno|pipx|docker|podman|env|sh|bash|cmd"
-)
+_SHELLS = re.compile(r"(?:ba|da|z|)sh|cmd")
+_LANGUAGES = re.compile(rf"{_SHELLS.pattern}|(?:python|pypy)[\d.]*")
+_LAUNCHERS = re.compile(rf"{_LANGUAGES.pattern}|uv|uvx|npx|pnpm|pnpx|yarn|node|bun|bunx|deno|pipx|docker|podman|env")
 _LAUNCHER_WORDS = frozenset({"run", "tool", "exec", "dlx", "x", "/c"})
-_VALUE_OPTIONS = frozenset({"-e", "--env", "-v", "--volume", "--from", "--with", "--directory", "-p", "--package"})
+_CODE_OPTION = re.compile(r"-[a-z]*c\Z|/c\Z", re.IGNORECASE)  # of a shell or of Python: code follows
+_VALUE_OPTIONS = frozenset(
+    {
+        "-e", "--env", "--env-file", "--eval", "-v", "--volume", "--from", "--with", "--directory", "--name", "-p",
+        "--package",
+    }
+)  # fmt: skip
 
 
 def name_server(command: str, arguments: Sequence[str]) -> str:
     """What a server is called in addresses: the program that a command starts, without its folder and version."""
     name = _stem(command)
     if _LAUNCHERS.fullmatch(name):
-        name = _find_program(arguments) or name
+        name = _find_program(name, arguments) or name
     return re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-.") or "server"
 
 
-def _find_program(arguments: Sequence[str]) -> str:
-    """The program that a launcher is told to start: a module after `-m`, else the first word that is no option."""
+def _find_program(launcher: str, arguments: Sequence[str]) -> str:
+    """The program that a launcher is told to start: a module after `-m`, else the first word that is no option.
+
+    Of a line of code, which may hold a secret, only the program that a shell starts with it.
+    """
     words = iter(arguments)
     for word in words:
         if word == "-m":
             return next(words, "")
+        if _CODE_OPTION.match(word) and _LANGUAGES.fullmatch(launcher):
+            line = " ".join(words).split() if _SHELLS.fullmatch(launcher) else []
+            line = [part for part in line if "=" not in part and part != "exec"]
+            return name_server(line[0], line[1:]) if line else ""
         if word in _VALUE_OPTIONS:
             next(words, "")
         elif not word.startswith("-") and word not in _LAUNCHER_WORDS and "=" not in word:
