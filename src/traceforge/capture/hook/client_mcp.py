@@ -16,6 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 from . import dispatch
@@ -25,17 +26,18 @@ from .mcp_traffic import McpTraffic
 from .patches import Patches
 from .replayed_response import ReplayedResponse, make_refusal
 
+_MARK = "_traceforge_watched"
 _SENDER_FRAMES_MAX = 5  # between a session of the SDK and the stream that it writes to
 
 
 def hook_stdio(module: Any, patches: Patches) -> None:
     """Servers that are child processes."""
-    patches.wrap(module, "stdio_client", lambda connect: _wrap(connect, _find_program, 2))
+    _wrap_copies(module, "stdio_client", patches, lambda connect: _wrap(connect, _find_program, 2))
 
 
 def hook_sse(module: Any, patches: Patches) -> None:
     """Servers of the older HTTP transport."""
-    patches.wrap(module, "sse_client", lambda connect: _wrap(connect, _find_url, 2))
+    _wrap_copies(module, "sse_client", patches, lambda connect: _wrap(connect, _find_url, 2))
 
 
 def hook_streamable_http(module: Any, patches: Patches) -> None:
@@ -43,7 +45,19 @@ def hook_streamable_http(module: Any, patches: Patches) -> None:
     names = [name for name in ("streamablehttp_client", "streamable_http_client") if hasattr(module, name)]
     size = 3 if "streamablehttp_client" in names else 2
     for name in names:
-        patches.wrap(module, name, lambda connect: _wrap(connect, _find_url, size))
+        _wrap_copies(module, name, patches, lambda connect: _wrap(connect, _find_url, size))
+
+
+def _wrap_copies(module: Any, name: str, patches: Patches, wrapper: Callable[[Any], Any]) -> None:
+    """Wrap a function also where it was imported by its name, before anything was watched."""
+    original = vars(module)[name]
+    if hasattr(original, _MARK):
+        return  # It is wrapped already, and so is what has been imported since.
+    for owner in [module, *sys.modules.values()]:
+        # A library of cffi says that it is a module, and has no `__dict__`; `vars` would load a module that is lazy.
+        is_module = issubclass(type(owner), ModuleType)
+        if is_module and object.__getattribute__(owner, "__dict__").get(name) is original:
+            patches.wrap(owner, name, wrapper)
 
 
 def _find_program(server: Any, *_: Any, **__: Any) -> str:
@@ -68,7 +82,8 @@ def _wrap(connect: Any, find_address: Callable[..., str], size: int) -> Any:
         try:
             if mode is dispatch.ToolMode.OFFLINE:
                 reader = _Reader(traffic, None, _item_maker())
-                yield (reader, _Writer(traffic, None, reader), *(_no_session_id for _ in range(size - 2)))
+                async with _anyio().create_task_group():  # As live: an error is in a group when it comes out.
+                    yield (reader, _Writer(traffic, None, reader), *(_no_session_id for _ in range(size - 2)))
             else:
                 async with _Outside(connect(*args, **options), traffic) as (live_reader, live_writer, *more):
                     reader = _Reader(traffic, live_reader, _item_maker())
@@ -76,6 +91,7 @@ def _wrap(connect: Any, find_address: Callable[..., str], size: int) -> Any:
         finally:
             call_safely(None, traffic.close)
 
+    setattr(watched, _MARK, True)
     return watched
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ import pytest
 
 from traceforge.capture.hook import client_mcp, dispatch
 from traceforge.capture.hook.mcp_traffic import McpTraffic
+from traceforge.capture.hook.patches import Patches
 from traceforge.capture.hook.replayed_response import WAITS_ON, make_refusal
 
 REQUEST = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {}}}
@@ -47,6 +49,20 @@ class HeldCall:
 
     def count_wait_on(self) -> None:
         self.waited_on += 1
+
+
+class PretendedModule:
+    """What cffi puts among the modules."""
+
+    __slots__ = ()
+
+    @property
+    def __class__(self) -> Any:
+        return ModuleType
+
+    @__class__.setter
+    def __class__(self, other: Any) -> None:
+        raise AssertionError
 
 
 class SdkSession:
@@ -113,3 +129,42 @@ def test_a_request_that_was_left_is_held(monkeypatch: pytest.MonkeyPatch, waits:
 
     assert (waits, int(waits)) == (message is not None, call.waited_on)
     assert not waits or f"TraceForge replay: {WAITS_ON}" == message["error"]["message"]
+
+
+def test_an_error_comes_out_of_a_replay_as_it_does_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a group, because each transport of the SDK has a group of tasks: `except*` and retries depend on it."""
+    monkeypatch.setattr(dispatch, "find_tool_mode", lambda: dispatch.ToolMode.OFFLINE)
+    monkeypatch.setattr(client_mcp, "_item_maker", lambda: None)
+    connect = client_mcp._wrap(None, lambda: "mcp://notes", 2)
+
+    async def fail() -> None:
+        async with connect():
+            raise ValueError("mine")
+
+    with pytest.raises(BaseException) as raised:  # noqa: PT011 (a group is not in Python 3.10)
+        anyio.run(fail)
+
+    assert ["ValueError('mine')"] == [repr(error) for error in getattr(raised.value, "exceptions", ())]
+
+
+def test_a_transport_is_hooked_where_it_was_imported_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`from mcp.client.sse import sse_client` comes first in many programs; afterwards, all is as before."""
+
+    def sse_client() -> None:
+        pass
+
+    sdk, application = ModuleType("sdk_with_sse"), ModuleType("application_with_sse")
+    for module in (sdk, application):
+        monkeypatch.setattr(module, "sse_client", sse_client, raising=False)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(sys.modules, "library_of_cffi", PretendedModule())
+    patches = Patches()
+
+    client_mcp.hook_sse(sdk, patches)
+    hooked = application.sse_client
+    client_mcp.hook_sse(sdk, patches)
+
+    assert hooked is application.sse_client is not sse_client
+    assert sdk.sse_client is not sse_client
+    patches.undo()
+    assert (sse_client, sse_client) == (sdk.sse_client, application.sse_client)
