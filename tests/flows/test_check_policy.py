@@ -11,7 +11,12 @@ import pytest
 
 from support.approval_project import Project, record_change
 from support.command import CommandResult, traceforge
+from traceforge.audit.auditor import Auditor, BaseCommit
+from traceforge.checks.runs import check_verification
+from traceforge.cli.project import load_project
+from traceforge.cli.verify_command import project_paths
 from traceforge.errors import MissingExtra
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.tree import base_checks
 from traceforge.snapshots.tree.base_commit import check_checks_against_base
 
@@ -319,3 +324,24 @@ def test_verify_of_checks_alone_without_a_base_says_what_is_not_checked(checks_o
     assert (3, 0) == (alone.code, compared.code), compared
     assert "no commit says whether there were any" in alone.out
     assert "traceforge verify --base REF" in alone.out
+
+
+@pytest.mark.parametrize(("snapshots", "code"), [(True, 0), (False, 3)], ids=["with snapshots", "checks alone"])
+def test_verify_without_pyyaml_says_that_check_files_were_not_checked(
+    checks_only: Project, monkeypatch: pytest.MonkeyPatch, snapshots: bool, code: int
+) -> None:
+    """A note beside what was checked, as a build that verifies snapshots installs no extra; alone it is not green."""
+    if snapshots:
+        checks_only.approve(record_change("one"))
+
+    def refuse(_project: str) -> NoReturn:
+        raise MissingExtra("PyYAML is not installed", "checks")
+
+    monkeypatch.setattr(check_verification, "verify_check_files", refuse)
+    monkeypatch.chdir(checks_only.folder)
+    loaded = load_project()
+    base = BaseCommit(loaded.project, None, loaded.project)
+    report = Auditor(ModelPolicy(), "traces", base=base, loaded=loaded).verify(project_paths(loaded), named=False)
+
+    assert code == report.exit_code, report
+    assert "PyYAML is not installed" in str(report.notes if snapshots else report.findings)
