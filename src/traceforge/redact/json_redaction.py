@@ -303,10 +303,15 @@ def redact_slots(finder: SecretFinder, slots: list[Slot]) -> dict[Node | None, R
     if not finder.has_only_built_ins:  # An expression of the user may say anything about borders.
         return _redact_each_slot(finder, slots)
     texts = [before + text for _, _, before, text, _ in slots]
-    if not _contains_secret(finder, texts):
+    unknown = _list_unknown_texts(finder, texts)
+    spans = finder.find_secrets(encode(_BORDER.join(unknown))) if unknown else []
+    if not spans:
+        if finder.remembers_clean_texts:
+            finder.remember_clean_texts(unknown)
         return {}
-    spans = finder.find_secrets(encode(_BORDER.join(texts)))
-    return _redact_slots_with_spans(finder, slots, texts, spans) if spans else {}
+    if len(unknown) < len(texts):
+        spans = finder.find_secrets(encode(_BORDER.join(texts)))
+    return _redact_slots_with_spans(finder, slots, texts, spans)
 
 
 def _redact_nested_json(finder: SecretFinder, slots: list[Slot], changes: dict[Node | None, Replacement]) -> None:
@@ -330,19 +335,13 @@ def _redact_nested_json(finder: SecretFinder, slots: list[Slot], changes: dict[N
             changes[node] = Replacement(json_bytes(cleaned.value).decode(), [*change.secrets, *secrets])
 
 
-def _contains_secret(finder: SecretFinder, texts: list[str]) -> bool:
-    """Whether one of the texts holds a secret. Texts that were clean before are not scanned, and none is twice: the
-    events of a stream all have the same id and model.
+def _list_unknown_texts(finder: SecretFinder, texts: list[str]) -> list[str]:
+    """The texts to scan. Texts that were clean before are not scanned, and of many texts none is twice: the events of
+    a stream all have the same id and model.
     """
     clean = finder.clean_texts
     unknown = texts if len(texts) < REPEATING_TEXTS_MIN else [*dict.fromkeys(texts)]
-    if clean:
-        unknown = [text for text in unknown if text not in clean]
-    if unknown and finder.find_secrets(encode(_BORDER.join(unknown))):
-        return True
-    if finder.remembers_clean_texts:
-        finder.remember_clean_texts(unknown)
-    return False
+    return [text for text in unknown if text not in clean] if clean else unknown
 
 
 def _redact_text_parts(
