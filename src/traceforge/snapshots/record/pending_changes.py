@@ -59,6 +59,14 @@ class _ReasonShape(Struct, forbid_unknown_fields=True):
     hint: str
 
 
+class _RecordShape(Struct):
+    """A record as far as a refused change has it, too; an approval checks the whole of it."""
+
+    source: OpenObject
+    request: OpenObject
+    response: OpenObject
+
+
 class PendingShape(Struct, forbid_unknown_fields=True):
     """The content of a pending change's file."""
 
@@ -71,7 +79,7 @@ class PendingShape(Struct, forbid_unknown_fields=True):
     trace: str
     redacted: WholeNumber
     reasons: list[_ReasonShape]
-    record: OpenObject | None
+    record: _RecordShape | None
     wire: str
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from support.proposals import make_call, propose
 from traceforge.errors import InvalidFile
-from traceforge.snapshots.record.pending_changes import PENDING_FOLDER, load_pending
+from traceforge.snapshots.record.pending_changes import (
+    PENDING_FOLDER,
+    PENDING_FORMAT_RULE,
+    load_pending,
+    save_pending,
+    scan_pending,
+)
 
 
 @pytest.mark.parametrize("content", ["{broken", "{}"])
@@ -33,3 +41,19 @@ def test_the_command_that_deletes_a_pending_change_is_quoted_for_the_shell(tmp_p
         load_pending(str(tmp_path))
 
     assert f"rm '{PENDING_FOLDER}/x;touch pwned;.json'" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "record", [{}, {"source": 1}, {"source": {}, "request": {}}, {"request": [], "response": {}}]
+)
+def test_a_record_without_its_parts_is_a_damaged_change(tmp_path: Path, record: dict[str, object]) -> None:
+    """Named with its file, as any other damage, before anything reads the record."""
+    (change,) = propose(make_call("Say hello.", "Hello!")).changes
+    save_pending(str(tmp_path), [change], [])
+    (file,) = (tmp_path / PENDING_FOLDER).iterdir()
+    file.write_text(json.dumps({**json.loads(file.read_text()), "record": record}))
+
+    folder = scan_pending(str(tmp_path))
+
+    assert ([], [f"{PENDING_FOLDER}/{file.name}"]) == (folder.changes, list(folder.errors))
+    assert PENDING_FORMAT_RULE == folder.errors[f"{PENDING_FOLDER}/{file.name}"].findings[0].rule  # type: ignore[union-attr]
