@@ -7,6 +7,11 @@ without it. It must be valid in every Python that could find it, also in those t
 import os
 import sys
 
+try:
+    from importlib.machinery import PathFinder
+except ImportError:  # Python 2
+    PathFinder = None
+
 
 def _load_hook():
     if sys.version_info < (3, 9) or not os.environ.get("TRACEFORGE_RUN") or "_traceforge_hook" in sys.modules:
@@ -43,8 +48,6 @@ def _run_next():
             return
         imp.load_module("sitecustomize", *module)
         return
-    from importlib.machinery import PathFinder
-
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
         from importlib.util import module_from_spec
