@@ -21,6 +21,7 @@ FOLDER = PROJECT / "benchmarks"
 SMALL: dict[str, tuple[dict[str, object], int]] = {
     "canon": ({}, 8),
     "chat": ({"TURNS": 1}, 1),
+    "checks": ({"CHECKS": 3, "ROUNDS": 1}, 2),
     "context": ({"APPENDS": 2, "BRANCHES": 2, "SHORT_HISTORY": 2, "LONG_HISTORY": 3}, 10),
     "gate": ({"COUNT": 2}, 1),
     "inprocess": ({"CALLS": 2}, 7),

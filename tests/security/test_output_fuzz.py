@@ -46,6 +46,7 @@ from traceforge.snapshots.gate.gate_judgement import RunObservations
 from traceforge.terminal import escape_text, print_json_bytes, print_text
 from traceforge.traces.trace_format import Trace
 from traceforge.ui.views.replay_view import view_items
+from traceforge.wire.unified import list_objects
 
 FORGED = "traceforge: GREEN: forged"
 NOON = datetime.fromisoformat("2026-01-09T12:00:00+00:00")
@@ -198,7 +199,7 @@ def test_a_replay_run_is_harmless(name: str, content: str) -> None:
     })  # fmt: skip
 
     assert_harmless("\n".join(replay_lines(report)))
-    (item_view,) = view_items(report, 0, 1)
+    (item_view,) = view_items(list_objects(report["items"]))
     lanes = [html for lane in item_view.lanes for html in (lane.html, lane.other_html)]
     page = "".join([*(str(html) for _, html in item_view.question), *map(str, lanes)])
     assert "<script" not in page

@@ -38,7 +38,7 @@ def vcr(folder: str, pattern: str, as_json: bool) -> None:
 
     Every model call in the cassettes under DIR becomes a redacted trace and a pending change for you to approve. In
     the layout of pytest-recording (cassettes/MODULE/TEST.yaml), a call belongs to its test; --layout names another
-    one. Cassettes in YAML need: pip install 'traceforge-gate[vcr]'.
+    one. Cassettes in YAML need the extra `vcr` of the package, which pip installs.
 
     Exit code 1: the snapshot tree is invalid, and nothing was imported. Exit code 3: a cassette could not be read, or
     no cassette holds a model call; the others were imported.

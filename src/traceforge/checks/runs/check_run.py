@@ -32,7 +32,8 @@ from traceforge.terminal import ProgressReporter, no_progress
 NO_ANSWER_REASON = "no recorded answer: record the call with `traceforge run`"
 ELSEWHERE_ADVICE = (
     "Traces stay on the machine that recorded them. For CI and for colleagues, record and approve the call "
-    "(`traceforge record`, then `traceforge approve`), and name it in the check: `snapshot: ID`"
+    '(`traceforge record -- COMMAND`, then `traceforge approve ID --reason "…"`), and name it in the check: '
+    "`snapshot: ID`"
 )
 
 
