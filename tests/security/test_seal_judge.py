@@ -33,6 +33,9 @@ needs_seal = pytest.mark.skipif(bool(reason_not_sealable()), reason=reason_not_s
 # Imports inside functions that `traceforge test -- COMMAND` does not reach after the command has started.
 NOT_REACHED = {
     "tomllib": "the configuration is read before",
+    "importlib.metadata": "dialects of installed packages are loaded before",
+    "pickle": "`verify`, on several cores",
+    "traceforge.located_yaml": "check files are compared with those of the base commit before",
     "click.shell_completion": "completes words in a shell",
     "traceforge.audit.other_file_check": "`verify`",
     "traceforge.audit.tree_auditor": "`verify`",
