@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -184,7 +184,7 @@ def listening(server: Server) -> Iterator[None]:
     ended = threading.Event()
 
     def listen() -> None:
-        with server.client.stream("GET", "/events") as response:
+        with suppress(httpx.TransportError), server.client.stream("GET", "/events") as response:  # the server ends it
             for _ in response.iter_lines():
                 if ended.is_set():
                     return
