@@ -108,6 +108,7 @@ def test_what_is_approved_is_valid_without_the_package(tmp_path: Path, python: P
     ("module", "reason"),
     [
         ("raise RuntimeError('no')\n", "cannot be imported: RuntimeError"),
+        ("raise SystemExit(0)\n", "cannot be imported: SystemExit"),
         ("DIALECT = 5\n", "has no DIALECT"),
         (MODULE.replace('name="acme"', 'name="openai"'), "has a name that is not free"),
         (MODULE.replace("/acme-generate/?", "/acme-generate/("), "no regular expression"),

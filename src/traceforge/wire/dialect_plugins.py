@@ -49,7 +49,7 @@ def load_plugins() -> LoadedPlugins:
         try:
             declaration = getattr(entry_point.load(), "DIALECT", None)
             problem = _find_problem(declaration, by_name)
-        except Exception as exc:  # noqa: BLE001 (any code may run at the import)
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 (any code may run at the import; its exit is not ours)
             declaration, problem = None, f"cannot be imported: {type(exc).__name__}"
         if problem:
             problems.append(f"the dialect {entry_point.name} ({entry_point.value}) {problem}")
