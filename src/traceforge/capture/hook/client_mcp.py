@@ -248,7 +248,7 @@ class _Writer:
         if call is not None and replayed.hold_s:
             call_safely(None, self._traffic.hold, message, call, replayed.hold_s, is_awaited)
         else:
-            call_safely(None, self._traffic.answer, message, replayed)
+            call_safely(None, self._traffic.answer, message, replayed, call)
         self._reader.wake()
         return False
 

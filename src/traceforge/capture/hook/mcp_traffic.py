@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import dispatch
-from .guarded_call import GuardedCall
+from .guarded_call import GuardedCall, describe_error, refuse_call
 from .in_flight_call import ANSWERED, CLIENT_LEFT
 from .mcp_messages import (
     CLOSED_LINE,
@@ -93,8 +93,8 @@ class McpTraffic:
         self._early.clear()
         self._early_bytes = 0
 
-    def answer(self, message: Message, response: ReplayedResponse) -> None:
-        """The request is answered from a recording, or refused."""
+    def answer(self, message: Message, response: ReplayedResponse, call: GuardedCall | None) -> None:
+        """The request is answered from a recording, or refused; an answer that cannot be read counts as a refusal."""
         if response.status != _ANSWERED_STATUS:
             self._told.append(make_error(message, read_refusal(response.chunks)))
             return
@@ -102,7 +102,8 @@ class McpTraffic:
         try:
             self._told.extend(decode_answer(body, message))
         except (ValueError, RecursionError) as exc:
-            self._told.append(make_error(message, f"TraceForge replay: the recorded answer cannot be read ({exc})"))
+            refusal = refuse_call(None, describe_error(exc)) if call is None else call.refuse(exc)
+            self._told.append(make_error(message, read_refusal(refusal.chunks)))
 
     def hold(self, message: Message, call: GuardedCall, hold_s: float, is_awaited: Callable[[], bool]) -> None:
         """The client left this request when it was recorded: it gets no answer, and some time to leave it again."""

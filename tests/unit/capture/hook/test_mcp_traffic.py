@@ -14,6 +14,7 @@ from traceforge.capture.hook.in_flight_call import ANSWERED, CLIENT_LEFT, InFlig
 from traceforge.capture.hook.mcp_messages import CLOSED_LINE, Message
 from traceforge.capture.hook.mcp_traffic import EARLY_BYTES_MAX, McpTraffic
 from traceforge.capture.hook.replayed_response import WAITS_ON, ReplayedResponse, make_refusal
+from traceforge.capture.hook.watcher import Watcher
 
 
 def call_tool(request_id: int, text: str = "milk", token: int | None = None) -> Message:
@@ -67,6 +68,18 @@ class Session(McpTraffic):
         """The lines of each answer."""
         bodies = [b"".join(data for _, data in call.response_chunks) for call in self.ended]
         return [[json.loads(line) for line in body.splitlines()] for body in bodies]
+
+
+class CountingWatcher(Watcher):
+    """A replay, as far as it counts refusals."""
+
+    replays = True
+
+    def __init__(self) -> None:
+        self.refusals: list[str] = []
+
+    def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
+        self.refusals.append(reason)
 
 
 @pytest.fixture
@@ -216,8 +229,8 @@ def told(session: Session) -> list[Message]:
 
 def test_recorded_answers_are_told_in_their_order(session: Session) -> None:
     """Each under the id of its request."""
-    session.answer(call_tool(5), replayed(LOG, {"jsonrpc": "2.0", "result": {"text": "a"}}))
-    session.answer(call_tool(6), replayed({"jsonrpc": "2.0", "error": {"code": 1, "message": "no"}}))
+    session.answer(call_tool(5), replayed(LOG, {"jsonrpc": "2.0", "result": {"text": "a"}}), None)
+    session.answer(call_tool(6), replayed({"jsonrpc": "2.0", "error": {"code": 1, "message": "no"}}), None)
 
     assert [
         LOG,
@@ -228,7 +241,7 @@ def test_recorded_answers_are_told_in_their_order(session: Session) -> None:
 
 def test_a_recorded_request_of_the_server_waits_for_the_client(session: Session) -> None:
     """As the server did; the answer of the client goes nowhere."""
-    session.answer(call_tool(5), replayed(SAMPLING, {"jsonrpc": "2.0", "result": {"text": "a"}}))
+    session.answer(call_tool(5), replayed(SAMPLING, {"jsonrpc": "2.0", "result": {"text": "a"}}), None)
 
     assert [SAMPLING] == told(session)
     assert session.take_client_message({"jsonrpc": "2.0", "id": 1, "result": {}})
@@ -239,7 +252,7 @@ def test_a_recorded_request_of_the_server_waits_for_the_client(session: Session)
 
 def test_a_recorded_session_ends_where_it_ended(session: Session) -> None:
     """And not before everything was told."""
-    session.answer(call_tool(5), replayed(LOG, CLOSED_LINE))
+    session.answer(call_tool(5), replayed(LOG, CLOSED_LINE), None)
 
     assert not session.has_ended
     assert [LOG] == told(session)
@@ -248,13 +261,15 @@ def test_a_recorded_session_ends_where_it_ended(session: Session) -> None:
 
 def test_a_refusal_and_a_damaged_answer_are_errors_for_the_client(session: Session) -> None:
     """A request never stays without a response."""
-    session.answer(call_tool(5), make_refusal("no recorded call matches"))
-    session.answer(call_tool(6), replayed(b"{\n"))
+    session.answer(call_tool(5), make_refusal("no recorded call matches"), None)
+    watcher = CountingWatcher()
+    session.answer(call_tool(6), replayed(b"{\n"), GuardedCall(None, watcher))
 
     messages = [(message["id"], message["error"]["message"]) for message in told(session)]
 
     assert [5, 6] == [request_id for request_id, _ in messages]
     assert ["TraceForge replay: no recorded call matches", True] == [
         messages[0][1],
-        "cannot be read" in messages[1][1],
+        "could not be replayed" in messages[1][1],
     ]
+    assert 1 == len(watcher.refusals), "an agent may swallow the error, and the run is red all the same"
