@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 
 from traceforge.errors import CannotRead, CannotWrite
@@ -20,16 +20,24 @@ FILE_BYTES_MAX = 1 << 30  # 1 GiB: ten times the largest legal recording. Beyond
 
 _OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_OWNER_HINT = "Work in a folder that only you can write to."
 _LINK_HINT = "Replace the link with the file: a check that followed links would read outside its tree."
 
 
-def read_file(path: str, *, follow_links: bool = True, bytes_max: int = FILE_BYTES_MAX) -> bytes:
+def read_file(
+    path: str,
+    *,
+    follow_links: bool = True,
+    bytes_max: int = FILE_BYTES_MAX,
+    owners: Container[int] | None = None,
+) -> bytes:
     """Read a whole regular file.
 
-    `follow_links` is for paths that a person named; files found in a tree are read without it.
+    `follow_links` is for paths that a person named; files found in a tree are read without it. With `owners`, the
+    file that was opened must belong to one of these users: a path that was checked before may be another file by now.
 
     Raises:
-        CannotRead: it is missing, not a regular file, too large, a link, or we have no permission.
+        CannotRead: it is missing, not a regular file, too large, a link, another user's, or we have no permission.
     """
     try:
         descriptor = os.open(path, _OPEN if follow_links else _OPEN | _NOFOLLOW)
@@ -39,6 +47,8 @@ def read_file(path: str, *, follow_links: bool = True, bytes_max: int = FILE_BYT
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise CannotRead(path, f"{_file_kind(status.st_mode)}, not a file")
+        if owners is not None and status.st_uid not in owners:
+            raise CannotRead(path, "another user has put it there meanwhile", hint=_OWNER_HINT)
         if status.st_size > bytes_max:
             raise _too_large(path, f"{status.st_size} bytes", bytes_max)
         data = _read_all(descriptor, status.st_size, bytes_max)
@@ -253,32 +263,41 @@ def write_private_chunks(path: str, chunks: Iterable[bytes]) -> None:
     Raises:
         CannotWrite: it cannot be written, or another user has prepared it.
     """
-    check_not_planted(path)
-    if os.path.exists(path) and not os.path.isfile(path):
-        try:
-            with open(path, "wb") as file:
-                file.writelines(chunks)
-        except OSError as exc:
-            raise CannotWrite(path, exc) from None
+    entry = check_not_planted(path)  # Decides alone: what is put there from now on is replaced, and not followed.
+    is_link = entry is not None and stat.S_ISLNK(entry.st_mode)
+    target = os.path.realpath(path) if is_link else path
+    if (
+        entry is None
+        or stat.S_ISREG(entry.st_mode)
+        or (is_link and (os.path.isfile(path) or not os.path.exists(path)))
+    ):
+        write_atomic_chunks(target, chunks, mode=0o600)
         return
-    write_atomic_chunks(os.path.realpath(path) if os.path.islink(path) else path, chunks, mode=0o600)
+    try:
+        with open(os.open(path, os.O_WRONLY | getattr(os, "O_BINARY", 0)), "wb") as file:
+            file.writelines(chunks)
+    except OSError as exc:
+        raise CannotWrite(path, exc) from None
 
 
-def check_not_planted(path: str) -> None:
+def check_not_planted(path: str) -> os.stat_result | None:
     """Refuse a file, a link or a pipe that another user has put into a folder in which everybody may create files.
 
-    That user would get what we write, or would choose which of our files we overwrite.
+    That user would get what we write, or would choose which of our files we overwrite. The result is what is there,
+    without following a link; None where nothing is.
 
     Raises:
         CannotWrite: the path belongs neither to this user nor to the owner of the folder.
     """
-    if os.name != "posix":
-        return
     with suppress(FileNotFoundError, NotADirectoryError):
         folder, entry = os.stat(os.path.dirname(path) or "."), os.lstat(path)
+        if os.name != "posix":
+            return entry
         if folder.st_mode & stat.S_IWOTH and entry.st_uid not in (os.geteuid(), folder.st_uid):
             hint = "Use a folder that only you can write to, or remove it."
             raise CannotWrite(path, "another user has put it there", hint=hint)
+        return entry
+    return None
 
 
 def close_to_others(path: str) -> None:

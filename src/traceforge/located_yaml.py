@@ -13,7 +13,7 @@ import re
 from functools import cached_property
 from typing import Any, cast
 
-from traceforge.canon import JSON, json_path
+from traceforge.canon import JSON, PATHS_LENGTH_MAX, json_path, measure_paths
 from traceforge.yaml_reader import InvalidYaml, Mark, OpenCollection, YamlBuilder, invalid_yaml, require_yaml
 
 EXPANDED_BYTES_MAX = 16 << 20
@@ -67,7 +67,10 @@ def load_located_yaml(data: bytes) -> LocatedValue:
     """
     require_yaml("check files cannot be read here: PyYAML is not installed", "checks")
     builder = _LocatedBuilder()
-    return LocatedValue(cast("JSON", builder.load(data)), builder.value_marks)
+    value = cast("JSON", builder.load(data))
+    if measure_paths(value) > PATHS_LENGTH_MAX:
+        raise InvalidYaml("long keys with too many values below them")
+    return LocatedValue(value, builder.value_marks)
 
 
 class _LocatedBuilder(YamlBuilder):

@@ -24,15 +24,17 @@ LIST_BYTES_MAX = 1 << 20
 ROOT = 0
 
 
-def require_trust(project: str, paths: Sequence[str]) -> None:
-    """Check who owns the files that configure a project.
+def require_trust(project: str, paths: Sequence[str]) -> set[int] | None:
+    """Check who owns the files that configure a project; the users whose files may be read there, None for all.
 
     Raises:
         UntrustedProject: one belongs to another user, and the project is not trusted.
     """
     untrusted = [path for path in paths if not has_trusted_owner(path)]
-    if not untrusted or _is_own_checkout(project, paths) or project in list_trusted_projects():
-        return
+    if not untrusted:
+        return _trusted_owners() if hasattr(os, "geteuid") else None
+    if _is_own_checkout(project, paths) or project in list_trusted_projects():
+        return None
     hint = f"If you trust whoever wrote it, run: traceforge trust {shlex.quote(project)}"
     raise UntrustedProject(f"{untrusted[0]} belongs to another user, and is not read", hint=hint)
 

@@ -22,7 +22,8 @@ class TestClient:
     """The API key is sent to no other machine in the clear."""
 
     REMOTE = ("http://store.example:3080", "http://192.0.2.7", "HTTP://[2001:db8::1]:3080/base", "http://0.0.0.0:1",
-              "http://127.0.0.1.example", "http://localhost.example:3080")  # fmt: skip
+              "http://127.0.0.1.example", "http://localhost.example:3080", "http://store.localhost:3080",
+              "http://localhost.:3080", "http://a.b.localhost.", "http://[::ffff:192.0.2.7]:1")  # fmt: skip
 
     @pytest.mark.parametrize("url", REMOTE)
     def test_a_key_over_http_to_another_host_is_refused(self, url: str) -> None:

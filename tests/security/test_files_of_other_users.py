@@ -10,9 +10,17 @@ import pytest
 
 from support.command import CommandResult, traceforge
 from support.config_files import configure
+from support.stored_traces import call, store_calls
+from traceforge import config
 from traceforge.config import CONFIG_FILE, find_project, load_config
-from traceforge.errors import UntrustedProject
-from traceforge.project_trust import LIST_NAME, distrust_project, list_trusted_projects, trust_project
+from traceforge.errors import CannotRead, CannotWrite, UntrustedProject
+from traceforge.project_trust import (
+    LIST_NAME,
+    distrust_project,
+    list_trusted_projects,
+    require_trust,
+    trust_project,
+)
 
 STRANGER = 12345
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
@@ -60,7 +68,58 @@ def plant_target(folder: Path) -> None:
     give_away(folder / "notes.json")
 
 
-PLANTS = [plant_config, plant_pyproject, plant_snapshots, plant_link, plant_target]
+def plant_checks(folder: Path) -> None:
+    """Whose assertions name functions that are imported."""
+    (folder / ".git").mkdir()
+    (folder / ".ai-checks").mkdir()
+    give_away(folder / ".ai-checks")
+
+
+def plant_state(folder: Path) -> None:
+    """With a match key that its author knows, and changes that wait for an approval."""
+    (folder / ".git").mkdir()
+    (folder / ".ai-tests").mkdir()
+    give_away(folder / ".ai-tests")
+
+
+def plant_match_key(folder: Path) -> None:
+    """Into a state folder that everybody may write to: its author can test what was redacted."""
+    (folder / ".git").mkdir()
+    (folder / ".ai-tests").mkdir()
+    (folder / ".ai-tests" / "match.key").write_text("00" * 32)
+    give_away(folder / ".ai-tests" / "match.key")
+
+
+def plant_pending(folder: Path) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".ai-tests" / "pending").mkdir(parents=True)
+    give_away(folder / ".ai-tests" / "pending")
+
+
+def plant_traces(folder: Path) -> None:
+    """Its owner exchanges the files in it at any time, also while they are written."""
+    (folder / ".git").mkdir()
+    (folder / ".ai-tests" / "traces").mkdir(parents=True)
+    give_away(folder / ".ai-tests" / "traces")
+
+
+def plant_index(folder: Path) -> None:
+    """With the words of all prompts."""
+    (folder / ".git").mkdir()
+    (folder / ".ai-tests" / "traces" / "index").mkdir(parents=True)
+    give_away(folder / ".ai-tests" / "traces" / "index")
+
+
+def plant_configured_traces(folder: Path) -> None:
+    (folder / CONFIG_FILE).write_text('{"traces_dir": "calls"}')
+    (folder / "calls").mkdir()
+    give_away(folder / "calls")
+
+
+PLANTS = [
+    plant_config, plant_pyproject, plant_snapshots, plant_link, plant_target, plant_checks, plant_state,
+    plant_match_key, plant_pending, plant_traces, plant_index, plant_configured_traces,
+]  # fmt: skip
 
 
 @needs_root
@@ -74,6 +133,84 @@ def test_a_file_of_another_user_above_is_refused(shared: Path, plant: Any, monke
         load_config(str(shared / "mine"), {})
 
     assert f"traceforge trust {shared}" in refused.value.hint
+
+
+@needs_root
+@pytest.mark.parametrize("name", [".", "index", "spool", "chunks", "archive"])
+def test_a_folder_for_traces_that_another_user_has_put_there_is_refused(shared: Path, name: str) -> None:
+    """A variable may name a folder that another user lends, but not what everybody can put into `/tmp`."""
+    traces = shared / "traces"
+    (traces / name).mkdir(parents=True)
+    if name != ".":
+        traces.chmod(0o1777)
+    give_away(traces / name)
+
+    with pytest.raises(CannotWrite, match="another user has put it there"):
+        load_config(str(shared), {"TRACEFORGE_TRACES_DIR": str(traces)})
+
+    shared.chmod(0o755)
+    traces.chmod(0o755)
+    load_config(str(shared), {"TRACEFORGE_TRACES_DIR": str(traces)})
+
+
+@needs_root
+@pytest.mark.parametrize("words", ["check list", "check run", "run -- true", "status", "trace list", "context log x"])
+def test_no_command_obeys_what_lies_in_a_folder_for_everybody(shared: Path, words: str) -> None:
+    """Where nothing makes a project, the current folder is one: `/tmp`, with a stranger's checks and state."""
+    (shared / ".ai-checks").mkdir()
+    (shared / ".ai-checks" / "a.yaml").write_text(
+        "name: a\ntrace_id: '00000001'\nassertions:\n  - {type: python, function: 'evil:holds'}\n"
+    )
+    (shared / "evil.py").write_text("open('obeyed', 'w').close()\ndef holds(answer):\n    return True\n")
+    (shared / ".ai-tests").mkdir()
+    give_away(*shared.rglob("*"))
+    store_calls(shared, call(1))
+    before = sorted(shared.rglob("*"))
+
+    ran = traceforge(*words.split(), cwd=shared)
+
+    assert (3, True) == (ran.code, "error TF403" in ran.err), ran
+    assert before == sorted(shared.rglob("*"))
+
+
+@needs_root
+@pytest.mark.parametrize("name", [CONFIG_FILE, "pyproject.toml"])
+def test_a_file_that_is_exchanged_after_its_owner_was_checked_is_not_read(
+    shared: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger who creates and removes it without a pause would win against a look before the reading."""
+    (shared / CONFIG_FILE).write_text("{}")
+    if name != CONFIG_FILE:
+        (shared / CONFIG_FILE).rename(shared / name)
+        (shared / name).write_text("[tool.traceforge]\n")
+
+    def exchange(project: str, paths: Any) -> Any:
+        owners = require_trust(project, paths)
+        give_away(shared / name)
+        return owners
+
+    monkeypatch.setattr(config, "require_trust", exchange)
+
+    with pytest.raises(CannotRead, match="another user has put it there"):
+        load_config(str(shared), {})
+
+
+@needs_root
+def test_a_file_that_appears_after_the_owners_were_checked_is_not_read(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither our own, nor one that is shared with other tools."""
+    (shared / ".git").mkdir()
+
+    def plant_late(project: str, paths: Any) -> Any:
+        owners = require_trust(project, paths)
+        (shared / "pyproject.toml").write_text("[tool.traceforge]\nmax_trace_retention = 1\n")
+        give_away(shared / "pyproject.toml")
+        return owners
+
+    monkeypatch.setattr(config, "require_trust", plant_late)
+
+    assert "" == load_config(str(shared), {}).file
 
 
 @needs_root

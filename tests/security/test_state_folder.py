@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from support.command import traceforge
 from traceforge.config import load_config
-from traceforge.errors import InvalidConfig
+from traceforge.context.storage.keyring import Keyring
+from traceforge.errors import CannotWrite, InvalidConfig, StoreUnavailable
 
 COMMANDS = {
     "record": ("record", "--", "true"),
@@ -127,6 +129,69 @@ def test_state_and_traces_stay_in_the_project(tmp_path: Path, link: str) -> None
     result = traceforge("run", "--", "true", cwd=project)
 
     assert (3, []) == (result.code, list(outside.iterdir()))
+
+
+# What a checkout can bring as a link, one by one. TraceForge would read, overwrite or lock what it leads to.
+LINKED = [
+    ".ai-tests/context.db", ".ai-tests/context.db-wal", ".ai-tests/context.db.keys", ".ai-tests/context.db.keys.old",
+    ".ai-tests/context.db.keys.lock", ".ai-tests/.context.db.keys.aa11.tmp", ".ai-tests/match.key",
+    ".ai-tests/approve.lock", ".ai-tests/approve.journal", ".ai-tests/pending", ".ai-tests/checks",
+    ".ai-tests/check-live", ".ai-tests/traces/index", ".ai-tests/traces/index/traces.sqlite",
+    ".ai-tests/traces/chunks", ".ai-tests/traces/spool", ".ai-tests/traces/spool/a.tfs",
+    ".ai-tests/traces/archive", ".ai-tests/traces/archive/2026-01-01-000000000000.tfz",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINKED)
+@pytest.mark.parametrize("has_target", [True, False])
+def test_no_file_of_the_state_is_a_link_out_of_the_project(tmp_path: Path, name: str, has_target: bool) -> None:
+    """Of an unpacked archive, `.context.db.keys.aa11.tmp` once filled the file that it led to with zeros."""
+    project, outside = make_project(tmp_path)
+    (project / name).parent.mkdir(parents=True)
+    if has_target:
+        (outside / "precious").write_text("precious")
+    (project / name).symlink_to(outside / "precious")
+
+    with pytest.raises(InvalidConfig, match="leads out of the project") as refused:
+        load_config(str(project), {})
+
+    assert name in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [".ring.aa11.tmp", "ring.old"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_lies_beside_a_keyring_is_not_overwritten_through_a_link(tmp_path: Path, name: str, kind: str) -> None:
+    """Also where a user has named the keyring, and the folder is nobody's project."""
+    (tmp_path / "precious").write_text("precious")
+    if kind == "link":
+        (tmp_path / name).symlink_to("precious")
+    else:
+        os.mkfifo(tmp_path / name)
+
+    Keyring(str(tmp_path / "ring")).add_key("prj_a", 1)
+
+    assert ["precious", "ring", "ring.lock"] == sorted(path.name for path in tmp_path.iterdir())
+    assert "precious" == (tmp_path / "precious").read_text()
+
+
+@pytest.mark.parametrize("suffix", [".lock", ".purge"])
+def test_a_lock_of_a_keyring_is_not_made_through_a_link(tmp_path: Path, suffix: str) -> None:
+    """It would be an empty file wherever the link leads."""
+    (tmp_path / f"ring{suffix}").symlink_to("elsewhere")
+    ring = Keyring(str(tmp_path / "ring"))
+
+    with pytest.raises(CannotWrite), ring.lock_purges(wait=False):
+        ring.add_key("prj_a", 1)
+
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_pipe_in_the_place_of_a_keyring_stops_no_command(tmp_path: Path) -> None:
+    """To open it would wait for a writer for ever."""
+    os.mkfifo(tmp_path / "ring")
+
+    with pytest.raises(StoreUnavailable, match="not a file"):
+        Keyring(str(tmp_path / "ring"))
 
 
 def test_a_link_within_the_project_is_followed(tmp_path: Path) -> None:

@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 
+from traceforge import files
 from traceforge.errors import CannotRead, CannotWrite
-from traceforge.files import FILE_BYTES_MAX, list_folder, make_private_folder, read_file, write_atomic
+from traceforge.files import (
+    FILE_BYTES_MAX,
+    check_not_planted,
+    list_folder,
+    make_private_folder,
+    read_file,
+    write_atomic,
+    write_private_chunks,
+)
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
 FOLLOW = pytest.mark.parametrize("follow", [True, False])
@@ -306,3 +315,77 @@ def test_a_new_state_folder_is_ignored_by_git_and_no_other_folder(tmp_path: Path
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [tmp_path / ".ai-tests" / ".gitignore"] == written
     assert (b"*\n", 0o600) == (written[0].read_bytes(), stat.S_IMODE(written[0].stat().st_mode))
+
+
+# ---------------------------------------------------------------------------------------------
+# Other users, as everybody can test them: only root can give a file away
+
+
+def test_a_file_of_another_owner_is_not_read(tmp_path: Path) -> None:
+    """Its owner is that of the file that was opened, whatever was looked at before."""
+    (tmp_path / "a").write_bytes(b"data")
+
+    assert b"data" == read_file(str(tmp_path / "a"), owners={os.geteuid()})
+    assert "another user has put it there" in str(_refusal(tmp_path / "a", owners={os.geteuid() + 1}))
+    assert "another user has put it there" in str(_refusal(tmp_path / "a", owners=()))
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "pipe"])
+def test_what_another_user_has_put_into_a_folder_for_everybody_is_refused(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written, not even where the link leads; in a folder of our own it is ours to use."""
+    place, outside = tmp_path / "a", tmp_path / "outside"
+    outside.write_bytes(b"outside")
+    {"file": place.touch, "link": lambda: place.symlink_to(outside), "pipe": lambda: os.mkfifo(place)}[kind]()
+    original = os.lstat
+
+    def lstat_of_another(path: str) -> os.stat_result:
+        fields = list(original(path))
+        fields[stat.ST_UID] += 1
+        return os.stat_result(fields)
+
+    monkeypatch.setattr(files.os, "lstat", lstat_of_another)
+    tmp_path.chmod(0o755)
+    check_not_planted(str(place))
+    tmp_path.chmod(0o1777)
+    with pytest.raises(CannotWrite, match="another user has put it there"):
+        check_not_planted(str(place))
+    with pytest.raises(CannotWrite, match="another user has put it there"):
+        write_private_chunks(str(place), [b"data"])
+    assert b"outside" == outside.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_appears_after_the_look_is_replaced(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link would choose which of our files is overwritten, and a pipe would get what we write."""
+    place, outside = tmp_path / "a", tmp_path / "outside"
+    outside.write_bytes(b"outside")
+    original = files.check_not_planted
+
+    def plant_late(path: str) -> os.stat_result | None:
+        entry = original(path)
+        if kind == "link":
+            place.symlink_to(outside)
+        else:
+            os.mkfifo(place)
+        return entry
+
+    monkeypatch.setattr(files, "check_not_planted", plant_late)
+    write_private_chunks(str(place), [b"data"])
+
+    assert (b"outside", b"data") == (outside.read_bytes(), place.read_bytes())
+    assert stat.S_IFREG | 0o600 == place.lstat().st_mode
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_pipe_of_our_own_is_written_to(tmp_path: Path, link: bool) -> None:
+    """As `/dev/stdout`, which is a link to one."""
+    place = tmp_path / "a"
+    os.mkfifo(place)
+    (tmp_path / "link").symlink_to(place)
+    reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+    write_private_chunks(str(tmp_path / "link" if link else place), [b"da", b"ta"])
+
+    assert b"data" == os.read(reader, 10)
+    os.close(reader)

@@ -21,7 +21,7 @@ from traceforge.canon.json_reader import (
     parse_json,
     try_parse_json,
 )
-from traceforge.canon.json_types import DEPTH_MAX, JSON, JSONObject, json_path
+from traceforge.canon.json_types import DEPTH_MAX, JSON, PATHS_LENGTH_MAX, JSONObject, json_path, measure_paths
 from traceforge.canon.json_writer import (
     canonical_bytes,
     canonicalize,
@@ -36,6 +36,7 @@ __all__ = [
     "DEPTH_MAX",
     "DIGEST_PATTERN",
     "JSON",
+    "PATHS_LENGTH_MAX",
     "Digest",
     "FieldsDigest",
     "JSONObject",
@@ -58,6 +59,7 @@ __all__ = [
     "is_deeper_than",
     "json_bytes",
     "json_path",
+    "measure_paths",
     "number_text",
     "parse_all_members",
     "parse_exact_json",

@@ -43,6 +43,11 @@ class AccessPolicy:
         """Whether every request must carry a token."""
         return bool(self._token or self._path_prefix)
 
+    @property
+    def has_path_token(self) -> bool:
+        """Whether the path of a request begins with a token."""
+        return bool(self._path_prefix)
+
     def remove_path_token(self, target: str) -> str:
         """The target of a request as it is served, without the token that it begins with.
 

@@ -189,10 +189,17 @@ class RequestHead(MessageHead):
         self.length = self._body_length()
         self.keep_alive = self.http_minor == 1 and "close" not in split_list(self.inspected.get("connection"))
 
+    @property
+    def opens_websocket(self) -> bool:
+        """Whether the request asks for a WebSocket; the server judges its other headers."""
+        is_bare_get = self.method == "GET" and self.http_minor == 1 and self.length == 0
+        wants_upgrade = "upgrade" in split_list(self.inspected.get("connection"))
+        return is_bare_get and wants_upgrade and split_list(self.inspected.get("upgrade")) == ["websocket"]
+
     def _body_length(self) -> int:
         coding = self.inspected.get("transfer-encoding")
         if coding is not None:
-            if split_list(coding) != ["chunked"] or not self.http_minor:
+            if coding.lower() != "chunked" or not self.http_minor:
                 raise InvalidHead(400, "Transfer-Encoding must be chunked, once")
             return CHUNKED
         length = self.inspected.get("content-length")
@@ -211,6 +218,8 @@ class ResponseHead(MessageHead):
     def __init__(self, data: bytes, method: str) -> None:
         super().__init__(data)
         self.status = int(self.first_line[9:12])
+        if self.status < 100:  # Not an interim response, after which another one would be waited for.
+            raise InvalidHead(502, "the status is not one of HTTP")
         self.length = self._body_length(method)
         options = split_list(self.inspected.get("connection"))
         is_current = self.first_line.startswith(b"HTTP/1.1")
@@ -259,7 +268,8 @@ def split_list(value: str | None) -> list[str]:
     """The items of a comma-separated header, in lower case."""
     if not value:
         return []
-    return [item.strip().lower() for item in value.split(",") if item.strip()]
+    items = [item.strip(" \t").lower() for item in value.split(",")]  # Other spaces are part of a word in HTTP.
+    return [item for item in items if item]
 
 
 def _parse_length(text: str) -> int:

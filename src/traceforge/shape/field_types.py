@@ -5,9 +5,9 @@ Numbers are doubles here, as in JavaScript: 12.0 is the whole number 12.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from traceforge.canon import DIGEST_PATTERN, JSON
 from traceforge.clock import TIMESTAMP_PATTERN
@@ -20,7 +20,7 @@ Timestamp = Annotated[str, Meta(pattern=TIMESTAMP_PATTERN, description="a timest
 OpenObject = dict[str, Any]  # an object whose members belong to another format
 
 
-class ShapeProblem(NamedTuple):
+class ShapeProblem(Struct, frozen=True):
     """One place where a value differs from its type."""
 
     path: str

@@ -16,14 +16,13 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from traceforge.addresses import is_host
+from traceforge.addresses import is_host, keeps_keys_private
 from traceforge.context.api.error_responses import read_error
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, Operation
 from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.model.objects import ResponseEvent
 from traceforge.conversion import decode_json
 from traceforge.errors import InvalidStoreAddress, StoreUnavailable
-from traceforge.http.access import is_loopback
 from traceforge.http.event_stream import EventStreamParser, ServerSentEvent
 
 # The server closed a kept connection before it read the request, so it did nothing.
@@ -54,7 +53,7 @@ class ServerAddress:
             raise InvalidStoreAddress("the URL of the server names no host and port", hint=_URL_HINT)
         if api_key and not (api_key.isascii() and api_key.isprintable()):
             raise StoreUnavailable("the API key holds characters that an HTTP header cannot hold")
-        if api_key and parts.scheme == "http" and not allow_http and not is_loopback(self.host):
+        if api_key and not allow_http and not keeps_keys_private(url):
             raise StoreUnavailable(
                 f"the API key would be sent unencrypted to {self.host}, where every machine on the way can read it",
                 hint=f"Use https://, or allow it for this host: {HTTP_HOSTS_VARIABLE}={shlex.quote(self.host)} "

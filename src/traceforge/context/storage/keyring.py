@@ -35,6 +35,7 @@ from traceforge.traces.file_lock import lock_file
 
 FORMAT = "traceforge.keyring/1"
 KEY_BYTES = 32
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _TORN_TRIES = 20  # A file that is being replaced can be read again within one of these.
 _TORN_PAUSE_S = 0.01
 
@@ -58,8 +59,9 @@ class Keyring:
         self._mutex = threading.Lock()
         self._ciphers: dict[tuple[str, int], AESGCM] = {}
         self._file_state: tuple[int, int, int] | None = None
-        for suffix in ("", ".old", ".lock", ".purge"):
-            check_not_planted(self.path + suffix)
+        names = [self.path + suffix for suffix in ("", ".old", ".lock", ".purge")]
+        for name in (*names, *self._torn_files()):
+            check_not_planted(name)
         with self._mutex:
             if os.path.lexists(self._old_path) or self._torn_files():
                 with self._locked():
@@ -148,7 +150,7 @@ class Keyring:
 
     def _lock_file(self, suffix: str) -> int:
         try:
-            return os.open(f"{self.path}.{suffix}", os.O_RDWR | os.O_CREAT, 0o600)
+            return os.open(f"{self.path}.{suffix}", os.O_RDWR | os.O_CREAT | _NOFOLLOW, 0o600)
         except OSError as exc:
             raise CannotWrite(self.path, exc) from None
 
@@ -171,13 +173,10 @@ class Keyring:
     def _overwrite_old_files(self) -> None:
         """Overwrite and unlink the files of earlier states; a second name of the current file is only unlinked."""
         for path in self._torn_files():
-            _overwrite(path, os.stat(path).st_size)
+            _overwrite(path, self.path)
             os.unlink(path)
-        with suppress(FileNotFoundError):
-            old = os.stat(self._old_path)
-            current = os.stat(self.path) if os.path.exists(self.path) else None
-            if current is None or not os.path.samestat(old, current):
-                _overwrite(self._old_path, old.st_size)
+        if os.path.lexists(self._old_path):
+            _overwrite(self._old_path, self.path)
             os.unlink(self._old_path)
             sync_folder(os.path.dirname(self.path))
 
@@ -189,6 +188,8 @@ class Keyring:
             return
         except OSError as exc:
             raise _unusable(self.path, (exc.strerror or str(exc)).lower()) from None
+        if not stat.S_ISREG(status.st_mode):  # To open a pipe would wait for ever.
+            raise _unusable(self.path, "not a file")
         file_state = (status.st_ino, status.st_mtime_ns, status.st_size)
         if file_state != self._file_state:
             cached = self._ciphers
@@ -237,11 +238,20 @@ def _write(keys: _Keys) -> bytes:
     return canonical_bytes(cast("JSON", {"format": FORMAT, "keys": grouped})) + b"\n"
 
 
-def _overwrite(path: str, size: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY)
+def _overwrite(path: str, current: str) -> None:
+    """Overwrite a file, unless it is another name of the current one. Nothing is overwritten through a link, which a
+    checkout can bring.
+    """
     try:
-        os.write(descriptor, bytes(size))
-        os.fsync(descriptor)
+        descriptor = os.open(path, os.O_WRONLY | _NOFOLLOW | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return  # a link, a folder, or a pipe that nobody reads
+    try:
+        status = os.fstat(descriptor)
+        is_current = os.path.exists(current) and os.path.samestat(status, os.stat(current))
+        if stat.S_ISREG(status.st_mode) and not is_current:
+            os.write(descriptor, bytes(status.st_size))
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
