@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 
+from msgspec.structs import astuple
+
 import traceforge.wire
 from traceforge.wire.dialect_declaration import DialectDeclaration, EndpointPath
 from traceforge.wire.endpoints import make_rules
@@ -35,7 +37,7 @@ def index_text() -> bytes:
     """`wire/dialect_index.py`."""
     dialects = find_dialects()
     ranked = [
-        (path.rank, tuple(rule))
+        (path.rank, astuple(rule))
         for declared in dialects.values()
         for path, rule in zip(declared.endpoints, make_rules(declared.name, declared.endpoints), strict=True)
     ]
@@ -52,7 +54,7 @@ def index_text() -> bytes:
             "}",
             "",
             "# See `PathRule` of `endpoints`.",
-            "RULES: tuple[tuple[str, str, str, bool], ...] = (",
+            "RULES: tuple[tuple[str, str, str, bool, bool], ...] = (",
             *(line for row in rows for line in _rule(row)),
             ")",
             "",
@@ -64,7 +66,7 @@ def index_text() -> bytes:
 def hook_text() -> bytes:
     """`capture/hook/dialect_paths.py`."""
     dialects = find_dialects().values()
-    paths = [path for declared in dialects for path in declared.endpoints if not path.only_at_hosts]
+    paths = [path for declared in dialects for path in declared.endpoints if path.is_watched]
     return _module(
         "Which hosts and paths are those of models.",
         [
@@ -74,6 +76,7 @@ def hook_text() -> bytes:
             "    }",
             ")",
             *_tuple("HOST_ENDINGS = ", sorted(set(_join(d.host_endings for d in dialects)))),
+            *_tuple("HOST_PATTERNS = ", sorted(set(_join(d.host_patterns for d in dialects)))),
             "MODEL_PATHS = (",
             *(f"    {_pattern(pattern)}" for pattern in _merge(paths)),
             ")",
@@ -95,10 +98,10 @@ def _join(lists: Iterable[Sequence[str]]) -> list[str]:
     return [text for listed in lists for text in listed]
 
 
-def _rule(row: tuple[str, str, str, bool]) -> list[str]:
-    pattern, dialect, kind, only_at_hosts = row
+def _rule(row: tuple[str, str, str, bool, bool]) -> list[str]:
+    pattern, dialect, kind, only_at_hosts, only_where_watched = row
     return ["    (", f"        {_pattern(pattern)},", f"        {_text(dialect)},", f"        {_text(kind)},",
-            f"        {only_at_hosts},", "    ),"]  # fmt: skip
+            f"        {only_at_hosts},", f"        {only_where_watched},", "    ),"]  # fmt: skip
 
 
 def _mapping(name: str, entries: dict[str, str]) -> list[str]:

@@ -24,6 +24,7 @@ from traceforge.checks.runs import python_check
 from traceforge.cli.command_table import TOP
 from traceforge.cli.main import cli
 from traceforge.pytest_plugin import ReplayedCalls
+from traceforge.tools import tool_decorator, watched_function
 
 GENERATED = "<!-- Made by `make docs`; edit the code it is made from. -->\n"
 _CLI_GROUPS = {
@@ -98,6 +99,12 @@ def _sections() -> list[_Section]:
                 "traceforge.session": inprocess.session,
                 "traceforge.replay": traceforge.snapshots.tree.replay_context.replay,
             },
+        ),
+        _Section(
+            "Tools",
+            "Functions that a model calls. See [gate functions that a model\n"
+            "calls](../how-to/gate-tool-functions.md).",
+            {"traceforge.tool": tool_decorator.tool, "traceforge.real_tools": watched_function.real_tools},
         ),
         _Section(
             "Expect",

@@ -24,6 +24,8 @@ from google.genai import types as genai_types
 from support.model_servers import EXAMPLES, ModelServer, model_server, model_server_process
 from support.sdk_calls import KEY, SDK_CALLS, SdkCall
 from support.tool_agents import AGENTS, QUESTION, anthropic_text
+from traceforge.wire import bedrock
+from traceforge.wire.binary_frames import FrameParser
 
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 
@@ -129,6 +131,30 @@ def test_completions_and_embeddings(server: ModelServer) -> None:
     assert 2 == len(embedded.embeddings or []) == len(vectors)
     assert generated.response
     assert len(pieces) > 3
+
+
+def test_bedrock_streams_the_answer_of_converse_in_frames(server: ModelServer) -> None:
+    """The plain answer and the stream have their own words, and both call the tool that the question mentions."""
+    tool = {"toolSpec": {"name": "look_up", "inputSchema": {"json": {"type": "object", "properties": {}}}}}
+    body = {
+        "system": [{"text": "Be brief."}],
+        "messages": [{"role": "user", "content": [{"text": "Use look_up."}]}],
+        "toolConfig": {"tools": [tool]},
+    }
+    with httpx.Client(base_url=f"{server.url}/model/anthropic.m-v1%3A0") as client:
+        plain = client.post("/converse", json=body).json()
+        stream = client.post("/converse-stream", json=body)
+        refused = client.post("/converse", json={**body, "inferenceConfig": {"temperature": 2}})
+    assembler = bedrock.new_assembler()
+    for event in FrameParser().feed(stream.content):
+        assembler.add_event(json.loads(event.data), event.name)
+    streamed = assembler.finish()
+
+    assert ("application/vnd.amazon.eventstream", True) == (stream.headers["content-type"], assembler.is_complete)
+    assert "tool_use" == plain["stopReason"] == streamed["stopReason"]
+    assert plain["usage"].keys() == streamed["usage"].keys()  # type: ignore[union-attr]
+    assert ["text", "toolUse"] == [name for block in plain["output"]["message"]["content"] for name in block]
+    assert (400, "ValidationException") == (refused.status_code, refused.json()["code"])
 
 
 def test_gemini_streams_an_array_without_alt_sse(server: ModelServer) -> None:

@@ -39,7 +39,8 @@ _ADDRESSES = {
     "embedContent": "/v1beta/models/unknown:embedContent",
     "api/embeddings": "/api/embeddings",
 }
-STREAM_TYPES = {"ollama": "application/x-ndjson"}
+_VERTEX_EMBEDDINGS = "/v1/projects/p/locations/l/publishers/google/models/unknown-embedding:predict"
+STREAM_TYPES = {"bedrock": "application/vnd.amazon.eventstream", "ollama": "application/x-ndjson"}
 
 
 class Interaction(NamedTuple):
@@ -87,7 +88,8 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 
 def _interaction(row: dict[str, Any]) -> Interaction:
     method = row["method"] or "POST"
-    address = row["url"] or _ADDRESSES.get(row["endpoint"], "/")
+    is_vertex_embedding = (row["provider"], row["endpoint"]) == ("vertex", "embeddings")
+    address = row["url"] or (_VERTEX_EMBEDDINGS if is_vertex_embedding else _ADDRESSES.get(row["endpoint"], "/"))
     return Interaction(
         f"{row['source']}/{row['path']}[{row['index']}]",
         row["provider"],

@@ -1,4 +1,4 @@
-"""The HTTP server: the paths of all four providers on one port, a thread for each connection.
+"""The HTTP server: the paths of all five providers on one port, a thread for each connection.
 
 `GET /requests` tells how many model calls were served. Any other path is a 404.
 
@@ -20,7 +20,14 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
 
-from traceforge.model_server import fake_anthropic, fake_gemini, fake_ollama, fake_openai, fake_responses
+from traceforge.model_server import (
+    fake_anthropic,
+    fake_bedrock,
+    fake_gemini,
+    fake_ollama,
+    fake_openai,
+    fake_responses,
+)
 from traceforge.model_server.provider_io import ApiReply, ApiRequest, BadRequest
 from traceforge.terminal import print_text
 
@@ -36,6 +43,8 @@ ROUTES: list[tuple[str, Callable[[ApiRequest], ApiReply], Callable[[BadRequest],
     (r"/completions", fake_openai.completions, fake_openai.error_body),
     (r"/embeddings", fake_openai.embeddings, fake_openai.error_body),
     (r"/messages", fake_anthropic.messages, fake_anthropic.error_body),
+    (r"/model/[^/]+/converse", fake_bedrock.converse, fake_bedrock.error_body),
+    (r"/model/[^/]+/converse-stream", fake_bedrock.converse_stream, fake_bedrock.error_body),
     (r"/models/[^/:]+:generateContent", fake_gemini.generate, fake_gemini.error_body),
     (r"/models/[^/:]+:streamGenerateContent", fake_gemini.stream, fake_gemini.error_body),
     (r"/models/[^/:]+:embedContent", fake_gemini.embed, fake_gemini.error_body),

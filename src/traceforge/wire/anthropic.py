@@ -1,6 +1,6 @@
 """Anthropic: messages, and the legacy text completions.
 
-In: bodies and events of `/v1/messages`. Out: the unified view, and back. Never: I/O.
+In: bodies and events of `/v1/messages`, also at Vertex and Azure. Out: the unified view, and back. Never: I/O.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from traceforge.wire.dialect_declaration import (
     EndpointPath,
     KeyHeader,
 )
-from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, sse_frame
+from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, append_item, sse_frame
 from traceforge.wire.unified import (
     as_object,
     as_text,
@@ -36,6 +36,11 @@ DIALECT = DialectDeclaration(
     endpoints=(
         EndpointPath(r"/messages/?", EndpointKind.MESSAGES, rank=1),
         EndpointPath(r"/v1/complete/?", EndpointKind.COMPLETIONS, AFTER_ANYTHING),
+        EndpointPath(  # Vertex
+            r"/publishers/anthropic/models/(?P<model>(?!count-tokens)[^/]+):(?:r|streamR)awPredict",
+            EndpointKind.MESSAGES,
+            AFTER_ANYTHING,
+        ),
     ),
     hosts=("api.anthropic.com",),
     api_key=KeyHeader(("ANTHROPIC_API_KEY",), "x-api-key"),
@@ -292,7 +297,7 @@ class MessageAssembler(StreamAssembler):
         if kind == "input_json_delta":
             self._inputs.setdefault(index, []).append(as_text(delta.get("partial_json")))
         elif kind == "citations_delta":
-            block["citations"] = [*list_objects(block.get("citations")), delta.get("citation")]
+            block["citations"] = append_item(block.get("citations"), delta.get("citation"))
         elif kind in ("text_delta", "thinking_delta", "signature_delta", "compaction_delta"):
             for name, value in without_fields(delta, ("type",)).items():
                 block[name] = append_delta(block.get(name), value)

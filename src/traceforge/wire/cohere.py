@@ -1,9 +1,10 @@
-"""Cohere: chat, embed and rerank, in both versions of its API.
+"""Cohere: chat, embed and rerank, in both versions of its API, and the older generate.
 
 In: bodies, events of `/v2/chat`, lines of `/v1/chat`. Out: the unified view, and back. Never: I/O.
 
     /v2/chat              messages; content is a list of texts and thoughts; SSE
     /v1/chat              `message` and `chat_history`, answered with `text`; a stream is lines of JSON
+    /v1/generate          `prompt`, answered with `generations`; a stream is lines of JSON, too
     /v1/embed, /v2/embed  vectors in a list, or in one list for each type of number
     /v1/rerank, /v2/…     `results`, each with the place of a document and its score
 """
@@ -43,6 +44,9 @@ DIALECT = DialectDeclaration(
     endpoints=(
         EndpointPath(r"\A/v2/chat/?", EndpointKind.CHAT, AFTER_ANYTHING, only_at_hosts=True),
         EndpointPath(r"\A/v1/chat/?", EndpointKind.GENERATE, AFTER_ANYTHING, ":V1_CHAT", only_at_hosts=True),
+        EndpointPath(
+            r"\A/v1/generate/?", EndpointKind.COMPLETIONS, AFTER_ANYTHING, ":V1_GENERATE", only_at_hosts=True
+        ),
         EndpointPath(r"\A/v[12]/embed/?", EndpointKind.EMBEDDINGS, AFTER_ANYTHING, ":EMBED", only_at_hosts=True),
         EndpointPath(r"\A/v[12]/rerank/?", EndpointKind.RERANK, AFTER_ANYTHING, ":RERANK", only_at_hosts=True),
     ),
@@ -332,6 +336,81 @@ def _encode_v1_stream(unified: JSONObject) -> list[StreamFrame]:
 
 
 V1_CHAT = BodyCodec(_decode_v1_request, _decode_v1_response, _encode_v1_response, _encode_v1_stream, LineAssembler)
+
+
+# /v1/generate
+
+
+def _decode_generate_request(body: JSONObject, model: str = "") -> JSONObject:
+    """The unified request: the prompt stays."""
+    return {**body, **_unified_parameters(body)}
+
+
+def _decode_generate_response(body: JSONObject) -> JSONObject:
+    """The unified response: a choice for each generation."""
+    choices: list[JSON] = [
+        {
+            "index": place,
+            "text": generation.get("text"),
+            "finish_reason": FINISH_REASONS.get(as_text(generation.get("finish_reason"))),
+            **without_fields(generation, ("text", "finish_reason", "index")),
+            "provider_finish_reason": generation.get("finish_reason"),
+        }
+        for place, generation in enumerate(list_objects(body.get("generations")))
+    ]
+    meta = body.get("meta")
+    unified: JSONObject = {"id": body.get("id"), "object": "text_completion", "created": None}
+    unified |= {"model": body.get("model"), "choices": choices}
+    unified |= {"usage": _usage(meta)} if isinstance(meta, dict) else {}
+    return {**unified, **without_fields(body, ("id", "generations", "meta", "model"))}
+
+
+def _encode_generate_response(unified: JSONObject) -> JSONObject:
+    """The body of `/v1/generate` that decodes to this unified response."""
+    generations: list[JSON] = [
+        {
+            **without_fields(choice, ("index", "provider_finish_reason")),
+            "finish_reason": choice.get(
+                "provider_finish_reason", _NATIVE_REASONS.get(as_text(choice.get("finish_reason")))
+            ),
+        }
+        for choice in list_objects(unified.get("choices"))
+    ]
+    body: JSONObject = {"id": unified.get("id"), "generations": generations}
+    if unified.get("model") is not None:
+        body["model"] = unified["model"]
+    if unified.get("usage") is not None:
+        body["meta"] = _native_usage(unified["usage"])
+    return {**body, **without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))}
+
+
+class GenerateAssembler(LineAssembler):
+    """Puts an answer of `/v1/generate` together; the last line repeats all of it."""
+
+    def finish(self) -> JSONObject:
+        """The answer; before its end, the text that came."""
+        text = self.body.pop("text", None)
+        if "generations" not in self.body and text is not None:
+            self.body["generations"] = [{"text": text, "finish_reason": self.body.get("finish_reason")}]
+        return without_fields(self.body, ("finish_reason",))
+
+
+def _encode_generate_stream(unified: JSONObject) -> list[StreamFrame]:
+    """The first line, and the last one, which has everything."""
+    response = _encode_generate_response(unified)
+    return [
+        line_frame({"is_finished": False, "event_type": "stream-start"}),
+        line_frame({"is_finished": True, "event_type": "stream-end", "response": response}),
+    ]
+
+
+V1_GENERATE = BodyCodec(
+    _decode_generate_request,
+    _decode_generate_response,
+    _encode_generate_response,
+    _encode_generate_stream,
+    GenerateAssembler,
+)
 
 
 # Embeddings and rerank

@@ -21,7 +21,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from traceforge.canon import JSONObject
+from msgspec import Struct
+
+from traceforge.canon import JSON, JSONObject
 from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame
 
 ENTRY_POINT_GROUP = "traceforge.dialects"
@@ -35,8 +37,12 @@ class EndpointKind(StrEnum):
     RESPONSES = "responses"
     MESSAGES = "messages"
     GENERATE = "generate"
+    FILL_IN = "fill-in"
+    OCR = "ocr"
     EMBEDDINGS = "embeddings"
     RERANK = "rerank"
+    SCORE = "score"
+    CLASSIFICATION = "classification"
     OTHER = "other"
 
 
@@ -49,7 +55,7 @@ _API_WORDS = r"/(?:openai|anthropic|inference|models|beta|codex|compat|serving-e
 AFTER_BASE = rf"(?:\A(?:/[A-Za-z][A-Za-z0-9._~-]*)?|{AFTER_VERSION}|{_API_WORDS})"
 
 
-class EndpointPath(NamedTuple):
+class EndpointPath(Struct, frozen=True):
     """Where a dialect has an endpoint. Requests are POSTs."""
 
     path: str  # A regular expression for the end of a path, perhaps with a group `model`.
@@ -58,6 +64,15 @@ class EndpointPath(NamedTuple):
     codec: str = ""  # What reads and writes its bodies: `module`, or `:name` in the declaring module, or that itself.
     rank: int = 9  # Lower ones are tried first: common ones, and those that another pattern would fit, too.
     only_at_hosts: bool = False  # The path says too little: it counts at the dialect's hosts alone.
+    only_where_watched: bool = (
+        False  # The path says too little for the hook: it counts at hosts that a project
+        # names, and does not make a call a watched one.
+    )
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a POST to this path is recorded at any host."""
+        return not (self.only_at_hosts or self.only_where_watched)
 
 
 class KeyHeader(NamedTuple):
@@ -75,15 +90,17 @@ class BodyFraming(StrEnum):
     SSE = "sse"
     LINES = "lines"
     ARRAY = "array"
+    FRAMES = "frames"  # binary ones, of Bedrock
 
 
-class DialectDeclaration(NamedTuple):
+class DialectDeclaration(Struct, frozen=True):
     """What is known about a dialect before one of its bodies is read."""
 
     name: str  # The `provider` of its traces: small letters, digits and `-`.
     endpoints: tuple[EndpointPath, ...]
     hosts: tuple[str, ...] = ()  # Official hosts: every call to them is recorded, whatever its path.
     host_endings: tuple[str, ...] = ()  # The same for hosts that end like this.
+    host_patterns: tuple[str, ...] = ()  # The same for hosts that match; `*` stands for any text.
     not_paths: tuple[str, ...] = ()  # Paths that look like an endpoint of some dialect and are something else.
     api_key: KeyHeader | None = None
     framing: BodyFraming = BodyFraming.SSE  # How its streams are divided.
@@ -119,11 +136,15 @@ class DialectModule(Protocol):
         ...
 
 
-class BodyCodec(NamedTuple):
-    """The functions of a `DialectModule`, for an endpoint whose bodies are other ones."""
+class BodyCodec(Struct, frozen=True):
+    """The functions of a `DialectModule`, for an endpoint whose bodies are other ones.
+
+    A server may answer with a list in place of an object: `decode_list` makes the object that it stands for.
+    """
 
     decode_request: Callable[[JSONObject, str], JSONObject]
     decode_response: Callable[[JSONObject], JSONObject]
     encode_response: Callable[[JSONObject], JSONObject]
     encode_stream: Callable[[JSONObject], list[StreamFrame]]
     new_assembler: Callable[[], StreamAssembler]
+    decode_list: Callable[[list[JSON]], JSONObject] | None = None

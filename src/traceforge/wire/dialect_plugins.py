@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from traceforge.installed_packages import find_entry_points
 from traceforge.wire import dialect_index
@@ -26,14 +27,14 @@ _RESERVED = frozenset({"other", "wire", "approvals", *dialect_index.MODULES})
 _REGULAR = re.compile(r"[^\0]{1,500}\Z")
 
 
-class DialectPlugin(NamedTuple):
+class DialectPlugin(Struct, frozen=True):
     """A dialect of another package."""
 
     declaration: DialectDeclaration
     module: str
 
 
-class LoadedPlugins(NamedTuple):
+class LoadedPlugins(Struct, frozen=True):
     """The dialects of other packages that can be used, and what is wrong with the others."""
 
     by_name: Mapping[str, DialectPlugin]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from traceforge.canon import JSON, JSONObject
 from traceforge.wire.unified import as_object, build_usage, is_number, list_objects, sum_numbers, without_fields
 
-_VECTOR_FIELDS = ("embedding", "embeddings")
+_VECTOR_FIELDS = ("embedding", "embeddings", "predictions")
 
 
 def decode_input_request(body: JSONObject, model: str = "") -> JSONObject:
@@ -37,19 +37,33 @@ def _openai_usage(usage: JSON) -> JSONObject:
 
 def decode_gemini_request(body: JSONObject, model: str = "") -> JSONObject:
     """The unified request; the address names the model."""
-    requests = list_objects(body.get("requests"))
+    requests = list_objects(body.get("requests")) or list_objects(body.get("instances"))
     embedded: JSON = [request.get("content") for request in requests] if requests else body.get("content")
     return {"model": model, **body, "input": embedded}
 
 
 def decode_gemini_response(body: JSONObject) -> JSONObject:
-    """The unified response of one text, or of several."""
+    """The unified response of one text, or of several; that of Vertex's `predict` is a list of predictions."""
+    if "predictions" in body:
+        return _decode_predictions(body)
     embeddings = list_objects(body.get("embeddings")) or (
         [as_object(body["embedding"])] if "embedding" in body else []
     )
     unified = list_vectors([item.get("values") for item in embeddings], without_fields(body, _VECTOR_FIELDS))
     counts = as_object(body.get("usageMetadata"))
     return {**unified, **_prompt_usage(counts, "promptTokenCount")}
+
+
+def _decode_predictions(body: JSONObject) -> JSONObject:
+    """A multimodal model predicts several vectors for one input: they are kept as they came."""
+    predictions = list_objects(body["predictions"])
+    embeddings = [as_object(prediction.get("embeddings")) for prediction in predictions]
+    if not all("values" in embedding for embedding in embeddings):
+        return {**list_vectors([], body), "data": body["predictions"]}
+    tokens = [as_object(embedding.get("statistics")) for embedding in embeddings]
+    counts = {str(place): statistics.get("token_count") for place, statistics in enumerate(tokens)}
+    unified = list_vectors([embedding["values"] for embedding in embeddings], without_fields(body, _VECTOR_FIELDS))
+    return {**unified, **_prompt_usage(counts, *counts)}
 
 
 def decode_ollama_response(body: JSONObject) -> JSONObject:

@@ -14,6 +14,8 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from msgspec import Struct
+
 from traceforge.wire import dialect_index
 from traceforge.wire.dialect_declaration import EndpointKind, EndpointPath
 from traceforge.wire.dialect_plugins import load_plugins
@@ -25,6 +27,7 @@ __all__ = [
     "EndpointKind",
     "PathRule",
     "find_endpoint",
+    "find_host_dialect",
     "find_path_endpoint",
     "find_prefix",
     "make_rules",
@@ -43,7 +46,12 @@ class Dialect(StrEnum):
     OLLAMA = "ollama"
 
 
-_NOT_GENERATING = frozenset({EndpointKind.OTHER, EndpointKind.EMBEDDINGS, EndpointKind.RERANK})
+_NOT_GENERATING = frozenset(
+    {
+        EndpointKind.OTHER, EndpointKind.EMBEDDINGS, EndpointKind.RERANK, EndpointKind.SCORE,
+        EndpointKind.CLASSIFICATION,
+    }
+)  # fmt: skip
 
 
 class Endpoint(NamedTuple):
@@ -59,13 +67,14 @@ class Endpoint(NamedTuple):
         return self.kind not in _NOT_GENERATING
 
 
-class PathRule(NamedTuple):
+class PathRule(Struct, frozen=True):
     """One row of `dialect_index.RULES`, or the same of a dialect that a package outside brings."""
 
     pattern: str  # searched in a path; what is before its group `endpoint` is the prefix
     dialect: str
     kind: str
     only_at_hosts: bool
+    only_where_watched: bool = False
 
 
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?=//))?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?")
@@ -93,6 +102,13 @@ def find_prefix(path: str) -> str:
     return _find(path, "?")[1]
 
 
+def find_host_dialect(url: str) -> str | None:
+    """The dialect of the provider that has this host, for an address of it that has no answer of a model."""
+    match = _URL.match(url.translate(_IGNORED))
+    host = _host_name(match[1] or "") if match else ""
+    return next((dialect for dialect, hosts in dialect_index.HOSTS.items() if host in hosts), None)
+
+
 def _host_name(authority: str) -> str:
     host = authority.rpartition("@")[2].lower()
     return host if host.endswith("]") else re.sub(r":[0-9]*\Z", "", host)
@@ -105,7 +121,7 @@ def _find(path: str, host: str) -> tuple[Endpoint, str]:
         return OTHER_ENDPOINT, ""
     for rule in _all_rules():
         match = re.search(rule.pattern, path)
-        if match and (not rule.only_at_hosts or _is_at_host(rule.dialect, host)):
+        if match and _counts_at(rule, host):
             name = _KNOWN.get(rule.dialect, rule.dialect)
             endpoint = Endpoint(name, EndpointKind(rule.kind), match.groupdict().get("model") or "")
             return endpoint, path[: match.start("endpoint")] if isinstance(name, Dialect) else ""
@@ -118,6 +134,15 @@ def _all_rules() -> Iterator[PathRule]:
     yield from _plugin_rules()
 
 
+def _counts_at(rule: PathRule, host: str) -> bool:
+    """Whether a path means its dialect at this host; one that says little does not at that of another dialect."""
+    if rule.only_at_hosts:
+        return _is_at_host(rule.dialect, host)
+    return not rule.only_where_watched or not any(
+        host in hosts for dialect, hosts in dialect_index.HOSTS.items() if dialect != rule.dialect
+    )
+
+
 def _is_at_host(dialect: str, host: str) -> bool:
     plugin = load_plugins().by_name.get(dialect) if dialect not in dialect_index.HOSTS else None
     hosts: Iterable[str] = plugin.declaration.hosts if plugin is not None else dialect_index.HOSTS.get(dialect, ())
@@ -127,7 +152,13 @@ def _is_at_host(dialect: str, host: str) -> bool:
 def make_rules(name: str, endpoints: Iterable[EndpointPath]) -> list[PathRule]:
     """The rules of a declaration; `tools/dialect_tables.py` writes the table with this function."""
     return [
-        PathRule(rf"{path.after}(?P<endpoint>{path.path})\Z", name, path.kind.value, path.only_at_hosts)
+        PathRule(
+            rf"{path.after}(?P<endpoint>{path.path})\Z",
+            name,
+            path.kind.value,
+            path.only_at_hosts,
+            path.only_where_watched,
+        )
         for path in endpoints
     ]
 

@@ -1,4 +1,4 @@
-"""Gemini and Vertex: generateContent, streamGenerateContent, embedContent.
+"""Gemini and Vertex: generateContent, streamGenerateContent, embedContent, and predict of embedding models.
 
 In: bodies and chunks. Out: the unified view, and back. Never: I/O.
 """
@@ -45,13 +45,22 @@ DIALECT = DialectDeclaration(
             codec=":EMBEDDINGS",
             rank=4,
         ),
+        EndpointPath(
+            r"/publishers/google/models/(?P<model>[^/]*embedding[^/]*):predict",
+            EndpointKind.EMBEDDINGS,
+            AFTER_ANYTHING,
+            codec=":EMBEDDINGS",
+        ),
     ),
-    hosts=("aiplatform.googleapis.com", "generativelanguage.googleapis.com"),
+    hosts=(
+        "aiplatform.eu.rep.googleapis.com", "aiplatform.googleapis.com", "aiplatform.us.rep.googleapis.com",
+        "generativelanguage.googleapis.com",
+    ),
     host_endings=("-aiplatform.googleapis.com",),
     api_key=KeyHeader(("GOOGLE_API_KEY", "GEMINI_API_KEY"), "x-goog-api-key"),
     framing=BodyFraming.ARRAY,
     base_path=r"/v1[a-z0-9]*/(?:.*/)?models/[^/]+\Z",
-)
+)  # fmt: skip
 
 FINISH_REASONS = {
     "STOP": "stop",
@@ -110,7 +119,8 @@ def _camel(name: str) -> str:
 
 def _message(item: JSONObject) -> list[JSONObject]:
     parts = list_objects(item.get("parts"))
-    role = {"model": "assistant", None: "user"}.get(cast("str | None", item.get("role")), item.get("role"))
+    role = item.get("role", "user")
+    role = {"model": "assistant"}.get(as_text(role), "user" if role is None else role)
     results: list[JSONObject] = [
         {
             "role": "tool",
@@ -341,8 +351,8 @@ def _is_call_continuation(last: JSONObject, part: JSONObject) -> bool:
 
 def _append_call(last: JSONObject, part: JSONObject) -> JSONObject:
     before, more = as_object(last["functionCall"]), as_object(part["functionCall"])
-    pieces = [*list_objects(before.get("partialArgs")), *list_objects(more.get("partialArgs"))]
-    return {**without_fields(before, ("willContinue",)), **more, "partialArgs": cast("list[JSON]", pieces)}
+    pieces = append_delta(before.get("partialArgs"), more.get("partialArgs"))
+    return {**without_fields(before, ("willContinue",)), **more, "partialArgs": pieces}
 
 
 def _merge_partial_arguments(candidate: JSONObject) -> None:

@@ -17,7 +17,7 @@ from traceforge.wire.dialect_declaration import (
     EndpointPath,
     KeyHeader,
 )
-from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, line_frame
+from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, line_frame
 from traceforge.wire.unified import (
     as_object,
     as_text,
@@ -185,7 +185,7 @@ def _append_message(before: JSONObject, more: JSONObject) -> JSONObject:
         if name in before and name in more:
             merged[name] = as_text(before[name]) + as_text(more[name])
     if "tool_calls" in before and "tool_calls" in more:
-        merged["tool_calls"] = [*list_objects(before["tool_calls"]), *list_objects(more["tool_calls"])]
+        merged["tool_calls"] = append_delta(before["tool_calls"], more["tool_calls"])
     return merged
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.errors import NotJSON
 from traceforge.http.event_stream import EventStreamParser
+from traceforge.wire.binary_frames import FRAMES_TYPE, FrameParser
 from traceforge.wire.dialect_declaration import BodyFraming
-from traceforge.wire.dialects import decode_response, find_framing_of, new_assembler
+from traceforge.wire.dialects import decode_response, find_dialect_module, find_framing_of, new_assembler
 from traceforge.wire.endpoints import Endpoint
 from traceforge.wire.json_streams import ArrayParser, LineParser
 from traceforge.wire.provider_error import read_error
 from traceforge.wire.stream_assembly import DONE_DATA, StreamAssembler
+
+_Parser: TypeAlias = EventStreamParser | LineParser | ArrayParser | FrameParser
 
 
 class ResponseEnding(StrEnum):
@@ -60,6 +63,8 @@ def find_framing(endpoint: Endpoint, media_type: str, start: bytes) -> BodyFrami
     label = media_type.partition(";")[0].strip().lower()
     if label in _LINE_TYPES:
         return BodyFraming.LINES
+    if label == FRAMES_TYPE and start[:1] == b"\0":
+        return BodyFraming.FRAMES
     return BodyFraming.WHOLE
 
 
@@ -74,7 +79,7 @@ class ResponseReader:
         self._status = status
         self._media_type = media_type
         self._assembler: StreamAssembler | None = None
-        self._parser: EventStreamParser | LineParser | ArrayParser | None = None
+        self._parser: _Parser | None = None
         self._body_parts: list[bytes] | None = None
         self._start = b""
         self._broken_events = 0
@@ -143,6 +148,11 @@ class ResponseReader:
 
     def finish_value(self, body: JSON) -> ParsedResponse:
         """Finish with a body that the caller has parsed already."""
+        decode_list = getattr(find_dialect_module(self._endpoint), "decode_list", None)
+        if isinstance(body, list) and decode_list is not None and self._status < 400:
+            return ParsedResponse(
+                ResponseEnding.COMPLETE, body, decode_response(self._endpoint, decode_list(body)), {}
+            )
         if not isinstance(body, dict):
             ending = ResponseEnding.ERROR if self._status >= 400 else ResponseEnding.RAW
             return ParsedResponse(ending, body, None, {})
@@ -183,9 +193,11 @@ class ResponseReader:
         return self._assembler is not None and any(body.get(name) for name in names)
 
 
-def _new_parser(framing: BodyFraming) -> EventStreamParser | LineParser | ArrayParser:
+def _new_parser(framing: BodyFraming) -> _Parser:
     if framing is BodyFraming.SSE:
         return EventStreamParser()
+    if framing is BodyFraming.FRAMES:
+        return FrameParser()
     return LineParser() if framing is BodyFraming.LINES else ArrayParser()
 
 

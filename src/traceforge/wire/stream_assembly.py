@@ -58,14 +58,26 @@ def line_frame(value: JSONObject) -> StreamFrame:
     return StreamFrame(ecmascript_bytes(value) + b"\n")
 
 
+def append_item(before: JSON, item: JSON) -> JSON:
+    """Add an item to a list, in place; to what is none, a list of its own."""
+    if not isinstance(before, list):
+        return [item]
+    before.append(item)
+    return before
+
+
 def append_delta(before: JSON, more: JSON) -> JSON:
-    """Add a delta: strings and lists grow, objects merge, anything else is replaced; null adds nothing."""
+    """Add a delta: strings and lists grow, objects merge, anything else is replaced; null adds nothing.
+
+    A list grows in place, so that a stream of many items takes no work for those that came before.
+    """
     if more is None:
         return before
     if isinstance(before, str) and isinstance(more, str):
         return before + more
     if isinstance(before, list) and isinstance(more, list):
-        return [*before, *more]
+        before.extend(more)
+        return before
     if isinstance(before, dict) and isinstance(more, dict):
         return {**before, **more}
     return more

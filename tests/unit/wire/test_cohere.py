@@ -18,6 +18,7 @@ from traceforge.wire.response_reader import ParsedResponse, ResponseEnding, read
 HOST = "https://api.cohere.com"
 CHAT = find_endpoint("POST", f"{HOST}/v2/chat")
 V1_CHAT = find_endpoint("POST", f"{HOST}/v1/chat")
+V1_GENERATE = find_endpoint("POST", f"{HOST}/v1/generate")
 EMBED = find_endpoint("POST", f"{HOST}/v2/embed")
 RERANK = find_endpoint("POST", f"{HOST}/v2/rerank")
 CALL = {"id": "look_1", "type": "function", "function": {"name": "look", "arguments": '{"city":"Paris"}'}}
@@ -119,6 +120,32 @@ def test_lines_of_the_first_version_are_a_stream(media_type: str) -> None:
     assert [] == find_unstable(V1_CHAT, whole)
 
 
+def test_generations_of_the_first_version_are_choices() -> None:
+    """Whole, as lines, and as far as lines came."""
+    response = {
+        "id": "g", "prompt": "Q", "generations": [{"id": "1", "text": "Pluto", "finish_reason": "MAX_TOKENS"}],
+        "meta": {"billed_units": {"input_tokens": 7, "output_tokens": 2}},
+    }  # fmt: skip
+    lines: list[dict[str, Any]] = [
+        {"event_type": "text-generation", "is_finished": False, "text": text} for text in ("Plu", "to")
+    ]
+    end = {"event_type": "stream-end", "is_finished": True, "finish_reason": "MAX_TOKENS", "response": response}
+    stream = b"".join(json.dumps(line).encode() + b"\n" for line in [*lines, end])
+
+    whole = read_response(V1_GENERATE, 200, "application/json", json.dumps(response).encode())
+    streamed, cut = (
+        read_response(V1_GENERATE, 200, "application/stream+json", data)
+        for data in (stream, stream[: stream.index(b"stream-end")])
+    )
+
+    for answer in (whole, streamed):
+        (choice,) = view_of(answer)["choices"]
+        assert ("Pluto", "length", "1") == (choice["text"], choice["finish_reason"], choice["id"])
+        assert (ResponseEnding.COMPLETE, 9) == (answer.ending, view_of(answer)["usage"]["total_tokens"])
+        assert [] == find_unstable(V1_GENERATE, answer)
+    assert (ResponseEnding.CUT, "Pluto") == (cut.ending, view_of(cut)["choices"][0]["text"])
+
+
 @pytest.mark.parametrize(
     ("embeddings", "vectors"),
     [
@@ -155,7 +182,9 @@ def test_the_results_of_a_rerank_are_in_its_trace() -> None:
     assert "view_problems" not in body
 
 
-@pytest.mark.parametrize("endpoint", [CHAT, V1_CHAT, EMBED, RERANK], ids=lambda endpoint: str(endpoint.kind))
+@pytest.mark.parametrize(
+    "endpoint", [CHAT, V1_CHAT, V1_GENERATE, EMBED, RERANK], ids=lambda endpoint: str(endpoint.kind)
+)
 @pytest.mark.parametrize("value", [None, 5, "x", [], [None], {}, {"content": 5, "tool_calls": [1]}])
 def test_no_body_ends_in_an_exception(endpoint: Any, value: Any) -> None:
     """A field of any type."""
@@ -168,6 +197,7 @@ def test_no_body_ends_in_an_exception(endpoint: Any, value: Any) -> None:
         "tool_calls",
         "chat_history",
         "results",
+        "generations",
         "text",
     )
     for name in names:

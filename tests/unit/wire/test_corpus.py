@@ -192,7 +192,9 @@ def test_embeddings_decode_to_their_vectors(traffic: tuple[Interaction, ...]) ->
         ):
             continue
         body = json.loads(interaction.body)
-        if interaction.endpoint.dialect is Dialect.GEMINI:
+        if "predictions" in body:
+            vectors = [item["embeddings"]["values"] for item in body["predictions"]]
+        elif interaction.endpoint.dialect is Dialect.GEMINI:
             vectors = [item["values"] for item in body.get("embeddings") or [body["embedding"]]]
         elif interaction.endpoint.dialect is Dialect.OLLAMA:
             vectors = body.get("embeddings") or [body["embedding"]]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
 
+from support.dialect_files import dialect_calls
 from support.wire_transcripts import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, RESPONSES
 from traceforge.capture.hook.model_call_rules import PATH, WatchedHosts, is_model_call
 from traceforge.capture.watched_hosts import list_plugin_entries
@@ -34,6 +36,11 @@ OWN_MODULES = {
     MESSAGES: {"traceforge.wire.anthropic"},
     GEMINI: {"traceforge.wire.gemini"},
     OLLAMA_CHAT: {"traceforge.wire.ollama"},
+    "/v1/fim/completions": {"traceforge.wire.mistral", "traceforge.wire.openai.chat"},
+    "/generate_stream": {"traceforge.wire.tgi"},
+    "/completion": {"traceforge.wire.llama_cpp"},
+    "/v1/rerank": {"traceforge.wire.vllm", "traceforge.wire.openai.chat"},
+    "/v1/unknown": set(),
 }
 CODECS = {*dialect_index.MODULES.values(), "traceforge.wire.openai.responses"}
 
@@ -45,6 +52,41 @@ def test_a_dialect_that_is_not_used_is_not_imported(address: str) -> None:
     imported = set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
     assert OWN_MODULES[address] == imported & CODECS
+
+
+USE_EACH = """
+import json, os, sys
+from importlib import import_module
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.redact.redactor import Redactor
+from traceforge.exchange import Chunk, Exchange
+from traceforge.wire.dialect_index import MODULES
+def read(url):
+    TraceComposer(Redactor()).compose(Exchange(
+        "00000000-0000-0000-0000-000000000000", "2026-11-15T12:00:00.000Z", "POST", url,
+        (("content-type", "application/json"),), b'{"model": "m"}', 200, (("content-type", "application/json"),),
+        (Chunk(0.0, b'{"model": "m"}'),), 1.0,
+    ))
+for name, url in json.loads(sys.argv[1]):
+    for what in (read, import_module):
+        if os.fork() == 0:
+            what(url if what is read else MODULES[name])
+            print(name, *sorted(set(MODULES.values()) & set(sys.modules)), flush=True)
+            os._exit(0)
+        os.wait()
+"""
+
+
+def test_a_call_imports_no_other_dialect_than_that_of_its_provider() -> None:
+    """The documented calls of every dialect: only what its own module imports, such as that of OpenAI."""
+    calls = {(call.dialect, call.endpoint.kind): (call.dialect, call.url) for call in dialect_calls()}
+    command = [sys.executable, "-c", USE_EACH, json.dumps(list(calls.values()))]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert 2 * len(calls) == len(lines)
+    for used, needed in zip(lines[::2], lines[1::2], strict=True):
+        assert dialect_index.MODULES[used.split()[0]] in used.split()
+        assert set(used.split()) <= set(needed.split())
 
 
 @pytest.mark.parametrize("name", dialect_index.MODULES)
@@ -91,7 +133,7 @@ from traceforge.wire.dialect_index import RULES
 from traceforge.wire.dialects import find_declaration, find_dialect_module, find_framing_of
 from traceforge.wire.endpoints import Endpoint, EndpointKind
 finder = refuse_imports()
-for _, dialect, kind, _ in RULES:
+for _, dialect, kind, *_ in RULES:
     endpoint = Endpoint(dialect, EndpointKind(kind))
     module = find_dialect_module(endpoint)
     module.decode_request({}, "")

@@ -149,6 +149,8 @@ def test_every_dialect_is_in_these_tests() -> None:
 
     tested = {find_endpoint("POST", address) for address in GENERATING}
     assert set(Dialect) == {endpoint.dialect for endpoint in tested}
-    others = {EndpointKind.OTHER, EndpointKind.EMBEDDINGS, EndpointKind.RERANK}
-    assert set(EndpointKind) - others == {endpoint.kind for endpoint in tested}
+    generating = {endpoint.kind for endpoint in tested}
+    assert generating | {EndpointKind.FILL_IN, EndpointKind.OCR} == {
+        kind for kind in EndpointKind if Endpoint("any", kind).is_generative
+    }
     assert all(isinstance(endpoint, Endpoint) for endpoint in tested)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from traceforge.capture.hook.model_call_rules import WatchedHosts, is_model_call
 from traceforge.wire.endpoints import (
     Dialect,
     Endpoint,
@@ -14,8 +17,12 @@ from traceforge.wire.endpoints import (
     split_url,
 )
 
+METHOD_AT_END = re.compile(r"(?::|%3A)[A-Za-z]+(?:\?|\Z)")  # of Google's APIs, which know no slash after it
 OTHER = Endpoint(None, EndpointKind.OTHER)
 VERTEX = "https://us-central1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-central1/publishers/google"
+PUBLISHERS = VERTEX.removesuffix("/google")
+CLAUDE = f"{PUBLISHERS}/anthropic/models/claude-sonnet-4-5@20250929"
+FOUNDRY = "https://res.services.ai.azure.com"
 AZURE = "https://res.openai.azure.com/openai/deployments/my-gpt"
 
 KNOWN_ADDRESSES = [
@@ -71,6 +78,15 @@ KNOWN_ADDRESSES = [
     ("https://x.googleapis.com/v1beta/models/g%3AgenerateContent", Dialect.GEMINI, EndpointKind.GENERATE, "g"),
     ("https://x.googleapis.com/v1beta/models/e:embedContent", Dialect.GEMINI, EndpointKind.EMBEDDINGS, "e"),
     ("https://x.googleapis.com/v1beta/models/e:batchEmbedContents", Dialect.GEMINI, EndpointKind.EMBEDDINGS, "e"),
+    (f"{VERTEX}/models/text-embedding-005:predict", Dialect.GEMINI, EndpointKind.EMBEDDINGS, "text-embedding-005"),
+    (f"{CLAUDE}:rawPredict", Dialect.ANTHROPIC, EndpointKind.MESSAGES, "claude-sonnet-4-5@20250929"),
+    (f"{CLAUDE}:streamRawPredict", Dialect.ANTHROPIC, EndpointKind.MESSAGES, "claude-sonnet-4-5@20250929"),
+    (f"{PUBLISHERS}/mistralai/models/m-2411:rawPredict", Dialect.OPENAI, EndpointKind.CHAT, "m-2411"),
+    (f"{PUBLISHERS}/mistralai/models/m-2411:streamRawPredict", Dialect.OPENAI, EndpointKind.CHAT, "m-2411"),
+    (f"{FOUNDRY}/anthropic/v1/messages", Dialect.ANTHROPIC, EndpointKind.MESSAGES, ""),
+    (f"{FOUNDRY}/models/chat/completions?api-version=2024-05-01-preview", Dialect.OPENAI, EndpointKind.CHAT, ""),
+    (f"{FOUNDRY}/models/embeddings?api-version=2024-05-01-preview", Dialect.OPENAI, EndpointKind.EMBEDDINGS, ""),
+    (f"{FOUNDRY}/openai/v1/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
     (f"{VERTEX}/models/g:generateContent", Dialect.GEMINI, EndpointKind.GENERATE, "g"),
     (
         f"{VERTEX}/models/g:streamGenerateContent?%24alt=json%3Benum-encoding%3Dint",
@@ -105,6 +121,8 @@ UNKNOWN = [
     "https://api.anthropic.com/v1/messages/count_tokens?beta=true",
     "https://api.anthropic.com/v1/messages/batches",
     "https://x.googleapis.com/v1beta/models/g:countTokens",
+    f"{PUBLISHERS}/anthropic/models/count-tokens:rawPredict",
+    f"{VERTEX}/models/imagen-4.0-generate-001:predict",
     "https://x.googleapis.com/v1beta/cachedContents",
     "https://x.googleapis.com/v1beta/interactions",
     "http://127.0.0.1:11434/api/show",
@@ -145,7 +163,7 @@ def test_a_path_is_enough(url: str, dialect: Dialect, kind: EndpointKind, model:
     assert Endpoint(dialect, kind, model) == find_endpoint("post", path)
 
 
-@pytest.mark.parametrize("url", [url for url, dialect, *_ in KNOWN_ADDRESSES if dialect is not Dialect.GEMINI])
+@pytest.mark.parametrize("url", [url for url, *_ in KNOWN_ADDRESSES if not METHOD_AT_END.search(url)])
 def test_a_trailing_slash_is_ignored(url: str) -> None:
     path, mark, query = url.partition("?")
 
@@ -210,7 +228,6 @@ def test_the_part_of_a_path_before_its_endpoint(path: str, prefix: str) -> None:
         ("/v2/chat", EndpointKind.CHAT),
         ("/v1/chat", EndpointKind.GENERATE),
         ("/v1/embed", EndpointKind.EMBEDDINGS),
-        ("/v2/rerank/", EndpointKind.RERANK),
     ],
 )
 def test_a_path_that_says_little_counts_at_the_hosts_of_its_dialect(path: str, kind: EndpointKind) -> None:
@@ -221,3 +238,63 @@ def test_a_path_that_says_little_counts_at_the_hosts_of_its_dialect(path: str, k
         assert OTHER == find_endpoint("POST", f"https://{host}{path}")
     assert OTHER == find_endpoint("POST", path) == find_path_endpoint("POST", path)
     assert "" == find_prefix(path)
+
+
+WEAK_PATHS = {
+    "/generate": ("tgi", EndpointKind.GENERATE),
+    "/completion": ("llama-cpp", EndpointKind.GENERATE),
+    "/infill": ("llama-cpp", EndpointKind.FILL_IN),
+    "/embedding": ("llama-cpp", EndpointKind.EMBEDDINGS),
+    "/v1/rerank": ("vllm", EndpointKind.RERANK),
+    "/v2/rerank/": ("vllm", EndpointKind.RERANK),
+    "/score": ("vllm", EndpointKind.SCORE),
+    "/pooling": ("vllm", EndpointKind.EMBEDDINGS),
+    "/v1/classify": ("vllm", EndpointKind.CLASSIFICATION),
+}
+
+
+@pytest.mark.parametrize("path", WEAK_PATHS)
+def test_a_weak_path_has_a_dialect_and_is_watched_at_named_hosts_alone(path: str) -> None:
+    """A project names the server; nobody else's `POST /generate` is taken for a model call."""
+    url = f"http://gpu.example:8000{path}"
+
+    assert Endpoint(*WEAK_PATHS[path]) == find_endpoint("POST", url)
+    assert not is_model_call("POST", url)
+    assert is_model_call("POST", url, WatchedHosts(["gpu.example:8000"]))
+    assert "" == find_prefix(path)
+
+
+def test_cohere_answers_a_rerank_at_its_own_hosts() -> None:
+    assert Endpoint("cohere", EndpointKind.RERANK) == find_endpoint("POST", "https://api.cohere.com/v2/rerank")
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect", "kind"),
+    [
+        ("/v1/fim/completions", "mistral", EndpointKind.FILL_IN),
+        ("/v1/agents/completions", "mistral", EndpointKind.CHAT),
+        ("/v1/ocr", "mistral", EndpointKind.OCR),
+        ("/v1/moderations", "mistral", EndpointKind.CLASSIFICATION),
+        ("/v1/chat/classifications", "mistral", EndpointKind.CLASSIFICATION),
+        ("/v1/chat/completions", Dialect.OPENAI, EndpointKind.CHAT),
+        ("/v1/embeddings", Dialect.OPENAI, EndpointKind.EMBEDDINGS),
+    ],
+)
+def test_mistral_has_endpoints_of_its_own_and_shares_the_others(path: str, dialect: str, kind: EndpointKind) -> None:
+    """So a chat keeps its records and its key."""
+    assert Endpoint(dialect, kind) == find_endpoint("POST", f"https://api.mistral.ai{path}")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "api.mistral.ai", "codestral.mistral.ai", "openrouter.ai", "api.groq.com", "api.deepseek.com", "api.x.ai",
+        "us-east-1.api.x.ai", "router.huggingface.co", "x.us-east-1.aws.endpoints.huggingface.cloud",
+        "res.openai.azure.com", "res.services.ai.azure.com", "res.cognitiveservices.azure.com",
+        "m.eastus2.models.ai.azure.com",
+        "us-east5-aiplatform.googleapis.com", "aiplatform.googleapis.com", "aiplatform.eu.rep.googleapis.com",
+    ],
+)  # fmt: skip
+def test_every_call_to_a_providers_host_is_watched(host: str) -> None:
+    """Whatever its path and method, and without a setting."""
+    assert is_model_call("GET", f"https://{host}/v1/anything")

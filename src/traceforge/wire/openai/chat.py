@@ -22,6 +22,7 @@ from traceforge.wire.unified import as_object, as_text, build_tool_call, is_numb
 
 _DEPLOYMENT = r"/deployments/(?P<model>[^/]+)"
 _EMBEDDINGS = ":EMBEDDINGS"
+_VERTEX = r"/publishers/(?:mistralai|ai21)/models/(?P<model>[^/]+):(?:r|streamR)awPredict"
 DIALECT = DialectDeclaration(
     name="openai",
     endpoints=(
@@ -31,12 +32,16 @@ DIALECT = DialectDeclaration(
         EndpointPath(r"/completions/?", EndpointKind.COMPLETIONS),
         EndpointPath(rf"{_DEPLOYMENT}/embeddings/?", EndpointKind.EMBEDDINGS, AFTER_ANYTHING, _EMBEDDINGS),
         EndpointPath(r"/embeddings/?", EndpointKind.EMBEDDINGS, codec=_EMBEDDINGS),
+        EndpointPath(_VERTEX, EndpointKind.CHAT, AFTER_ANYTHING),
     ),
     hosts=(
-        "api.deepseek.com", "api.fireworks.ai", "api.groq.com", "api.mistral.ai", "api.openai.com",
-        "api.together.xyz", "api.x.ai", "openrouter.ai",
+        "api-inference.together.ai", "api.deepseek.com", "api.fireworks.ai", "api.groq.com", "api.openai.com",
+        "api.together.ai", "api.together.xyz", "api.x.ai", "eu.api.openai.com", "openrouter.ai", "us.api.openai.com",
     ),
-    host_endings=(".openai.azure.com", ".services.ai.azure.com"),
+    host_endings=(
+        ".api.x.ai", ".cognitiveservices.azure.com", ".inference.ai.azure.com", ".models.ai.azure.com",
+        ".openai.azure.com", ".services.ai.azure.com",
+    ),
     not_paths=(r"/threads/[^/]+/messages/?\Z",),  # OpenAI's assistants: not Anthropic's messages
     api_key=KeyHeader(("OPENAI_API_KEY",), "authorization", "Bearer "),
     base_path=r"/(?:chat/completions|completions|embeddings|responses)/?\Z",
@@ -64,11 +69,27 @@ def decode_response(body: JSONObject) -> JSONObject:
     groq_usage = as_object(body.get("x_groq")).get("usage")
     if groq_usage is not None and body.get("usage") is None:
         unified["usage"] = groq_usage  # Groq reports usage here unless `include_usage` is set.
+    if isinstance(unified.get("usage"), dict):
+        unified["usage"] = _usage(cast("JSONObject", unified["usage"]))
     return unified
+
+
+def _usage(usage: JSONObject) -> JSONObject:
+    """The token counts with the cached ones where OpenAI has them."""
+    details = as_object(usage.get("prompt_tokens_details"))
+    cached = next((usage[name] for name in _CACHED_NAMES if is_number(usage.get(name))), None)
+    if cached is None or "cached_tokens" in details:
+        return usage
+    return {**usage, "prompt_tokens_details": {**details, "cached_tokens": cached}}
+
+
+_CACHED_NAMES = ("prompt_cache_hit_tokens", "num_cached_tokens", "cached_tokens")  # DeepSeek, Mistral, Moonshot
 
 
 def _choice(choice: JSONObject, place: int) -> JSONObject:
     choice = {"index": place, "finish_reason": None, **choice}
+    if isinstance(choice.get("native_finish_reason"), str):
+        choice["provider_finish_reason"] = choice["native_finish_reason"]  # OpenRouter
     if not isinstance(choice.get("message"), dict):
         return choice
     native_message = cast("JSONObject", choice["message"])
@@ -156,6 +177,9 @@ class ChatAssembler(StreamAssembler):
             self.add_error(event["error"])
             if "choices" not in event:
                 return
+        groq_error = as_object(event.get("x_groq")).get("error")
+        if groq_error:
+            self.add_error(groq_error)
         if "choices" not in event and "id" not in event:
             self.count_unknown(name or "chunk without choices")
         for key, value in event.items():
@@ -280,9 +304,9 @@ def _append_content(before: JSON, more: JSON) -> JSON:
     """Text grows; where a server sends lists of parts, those grow, and text beside them is a part too."""
     if not isinstance(before, list) and not isinstance(more, list):
         return append_delta(before, more)
-    parts = _parts(before)
+    parts = before if isinstance(before, list) else cast("list[JSON]", _parts(before))
     for part in _parts(more):
-        last = parts[-1] if parts else {}
+        last = as_object(parts[-1]) if parts else {}
         if part.keys() == last.keys() == {"type", "text"} and part["type"] == last["type"]:
             parts[-1] = {**last, "text": as_text(last["text"]) + as_text(part["text"])}
         elif part.get("type") == last.get("type") == "thinking":
@@ -290,7 +314,7 @@ def _append_content(before: JSON, more: JSON) -> JSON:
             parts[-1] = {**last, **part, "thinking": thinking}
         else:
             parts.append(part)
-    return cast("JSON", parts)
+    return parts
 
 
 def _parts(content: JSON) -> list[JSONObject]:
@@ -307,16 +331,16 @@ def _append_logprobs(before: JSON, more: JSON) -> JSON:
 
 def _append_reasoning_details(before: JSON, more: JSON) -> JSON:
     """Reasoning details come in pieces with the number of the item they belong to."""
-    merged = [dict(item) for item in list_objects(before)]
+    merged = before if isinstance(before, list) else []
     for piece in list_objects(more):
         last = merged[-1] if merged else None
-        if last is not None and (last.get("index"), last.get("type")) == (piece.get("index"), piece.get("type")):
+        if isinstance(last, dict) and all(last.get(name) == piece.get(name) for name in ("index", "type")):
             for name, value in piece.items():
                 is_text = name in ("text", "summary", "data")
                 last[name] = append_delta(last.get(name), value) if is_text else value
         else:
             merged.append(dict(piece))
-    return cast("JSON", merged)
+    return merged
 
 
 new_assembler = ChatAssembler

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, sse_frame
+from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, append_item, sse_frame
 from traceforge.wire.unified import (
     as_object,
     as_text,
@@ -228,7 +228,7 @@ class ResponseAssembler(StreamAssembler):
             _set_part(item, "summary", self._index(event, "summary_index"), as_object(event.get("part")))
         elif kind == "response.output_text.annotation.added":
             part = _part(item, "content", self._index(event, "content_index"))
-            part["annotations"] = [*list_objects(part.get("annotations")), event.get("annotation")]
+            part["annotations"] = append_item(part.get("annotations"), event.get("annotation"))
         elif kind in _DELTAS:
             target, field = self._target(item, event, kind)
             target[field] = append_delta(target.get(field), event.get("delta"))
