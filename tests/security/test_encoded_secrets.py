@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from urllib.parse import quote, unquote_to_bytes
 
 import brotli
 import pytest
@@ -21,12 +22,13 @@ from msgspec.structs import replace
 from support.exchanges import make_exchange, trace_id
 from support.fake_secrets import draw
 from support.planted_secrets import ANSWER, BOUNDARY, PROMPT, decode_everything, make_multipart, read_disk, record
+from support.secret_shapes import SHAPES, make_shape
 from traceforge.exchange import Caller, CallOutcome, Exchange
 from traceforge.redact import encoded_keys
-from traceforge.redact.binary_frames import Frame, read_frames
 from traceforge.redact.encoded_keys import INNER_PREFIXES, PREFIXES
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.redactor import Redactor
+from traceforge.wire.binary_frames import Frame, read_frames
 
 REDACTOR = Redactor()
 EVENT_STREAM = "application/vnd.amazon.eventstream"
@@ -456,3 +458,31 @@ def test_a_key_that_is_joined_to_a_word_of_a_command_is_not_in_its_scope() -> No
     )
 
     assert (False, scope) == (key in scope, REDACTOR.redact_label(scope))
+
+
+@pytest.mark.parametrize("safe", ["", "/"])
+def test_a_secret_in_a_percent_encoded_address_is_redacted(safe: str) -> None:
+    """In a resource, in a list, and in the arguments of a tool call, with and without spaces between its members."""
+    stored = []
+    for number, name in enumerate(SHAPES):
+        shape = make_shape(name, Random(number))
+        encoded = f"memo://notes/?text={quote(shape.text, safe=safe)}"
+        arguments = [json.dumps({"url": encoded}, separators=marks) for marks in ((",", ":"), (", ", ": "))]
+        value = {"contents": [{"uri": encoded}], "links": [encoded], "calls": [{"arguments": arguments}]}
+        cleaned = REDACTOR.redact_body(json.dumps(value).encode(), "application/json").value
+        assert json.loads(cleaned)["contents"][0]["uri"].startswith("memo://notes/?text=")
+        texts = [*decode_everything(cleaned), unquote_to_bytes(cleaned)]
+        if any(shape.secret.encode() in text for text in texts):
+            stored.append(name)
+
+    assert [] == stored
+
+
+def test_an_address_without_a_secret_keeps_its_bytes() -> None:
+    """Also where a part of it was redacted as it stood, and where a percent sign encodes nothing."""
+    key = make_key()
+    value = {"uri": f"file:///a%20b/%zz?k={key}&q=caf%C3%A9", "rate": "50%"}
+
+    cleaned = REDACTOR.redact_json(value).value
+
+    assert {"uri": f"file:///a%20b/%zz?k={REDACTED}&q=caf%C3%A9", "rate": "50%"} == cleaned

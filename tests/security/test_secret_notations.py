@@ -55,6 +55,28 @@ TEXTS = {
     "another": f"pass: {PASSWORD}",
     "a sentence": f"log in as ann, password {PASSWORD}",
     "a possessive": f"the password's {PASSWORD}",
+    "a header in a call": f'request.Header.Set("X-Api-Key", "{KEY}")',
+    "an item of a store": f"localStorage.setItem('token', '{KEY}')",
+    "a salt of WordPress": f"define('AUTH_SALT', 'q8$;{KEY}%(x+[7>|e!^9Zw')",
+    "the start of a client": f'client.init("{KEY}a4b5c6", options)',
+    "a key in two calls": f'new SymmetricSecurityKey(Encoding.UTF8.GetBytes("{KEY}"))',
+    "a login after a host": f'mysql_connect("localhost", "ann", "{PASSWORD}")',
+    "a login in Kotlin": f'credentials("ann", "{PASSWORD}")',
+    "a variable of Terraform": f'variable "acme_token" {{\n  default = "{KEY}"\n}}',
+    "a password in Terraform": f'variable "db_password" {{ type = string\n default = "{PASSWORD}" }}',
+    "a router": f"username ann password 7 0822{PASSWORD}",
+    "a parameter of Digest": f'Authorization: Digest username="ann", realm="x", response="{KEY}"',
+    "a parameter of Hawk": f'Authorization: Hawk id="ann", ts="1353832234", mac="{KEY}="',
+    "an escaped field of a form": f"user%5Bpassword%5D={PASSWORD}",
+    "a numbered key": f"VAULT_UNSEAL_KEY_1={KEY}",
+    "a key in a path": f"wss://mainnet.infura.io/ws/v3/{KEY}",
+    "a code of a login": f"https://app.example/callback?code={KEY}{KEY[::-1]}",
+    "a field with a type": f'form-data; name="auth_token"\r\nContent-Type: text/plain\r\n\r\n{KEY}\r\n',
+    "an unsealed vault": f"vault operator unseal {KEY}",
+    "a share of Windows": f"net use Z: \\\\files\\home {PASSWORD} /user:ann",
+    "a file of Apache": f"htpasswd -b .htpasswd ann {PASSWORD}",
+    "a login over two lines": f"curl https://x.example \\\n-u ann:{PASSWORD}",
+    "a server of FileZilla": f"<Server><Pass>{PASSWORD}</Pass></Server>",
 }
 HARMLESS = [
     "secrets:\n  - db_password\n  - api-token\n",
@@ -71,7 +93,18 @@ HARMLESS = [
     'translateKey("messages.errors.invalid_v2_form")',
     'findByKey("9f86d081884c7d659a2feaa0c55ad015")',
     'setToken("<token>")',
+    'if method in ("password", "base64url22", "otp"):',
+    't("token", "The token that you sent is not valid any more (2024-11-18).")',
+    'cache.get("cache_key", "9f86d081884c7d659a2feaa0c55ad015")',
+    'client.login("ann")',
+    'connect("localhost", "postgres")',
+    'variable "token" { description = "The token", default = "" }',
+    "The login code is 12 lines long, and the pin is 4 digits.",
+    "pin: 3.1415, port code: 8080/tcp",
+    "https://github.com/acme/hooks/releases",
+    'Authorization: Digest username="ann", realm="x"',
 ]
+CODES = ["Your one-time password is {}.", "OTP: {}", "PIN code is {}", "verification code: **{}**"]
 HARMLESS_VALUES: list[JSON] = [
     {"credentials": {"db": {"engine": "postgres15", "host": "db-1.internal", "port": "5432"}}},
     {"credentials": [{"type": "public-key", "id": "AbCdEfGhIjKl0123456789MnOpQrStUv"}]},
@@ -101,6 +134,20 @@ def test_a_secret_is_found_in_the_notation_of_its_language(name: str) -> None:
     for data in (TEXTS[name], body):
         redacted = Redactor().redact_body(data.encode(), "").value.decode()
         assert (False, False) == (KEY in redacted, PASSWORD in redacted), redacted
+
+
+@pytest.mark.parametrize("text", CODES)
+def test_a_code_of_digits_is_found_by_what_it_is_called(text: str) -> None:
+    """Digits have no other sign."""
+    assert "482913" not in Redactor().redact_text(text.format(482913))
+
+
+def test_a_key_with_a_percent_sign_and_a_bracket_is_no_placeholder() -> None:
+    """Django makes its keys of such signs; `%(name)s` in a format is one."""
+    redactor = Redactor()
+
+    assert PASSWORD not in redactor.redact_text(f"SECRET_KEY = 'django-insecure-%(^+=gr@{PASSWORD}v9-v7'")
+    assert "%(password)s" in redactor.redact_text('password = "%(password)s-2024x"')
 
 
 @pytest.mark.parametrize("text", HARMLESS)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from support.exchanges import make_exchange, trace_id
 from support.fake_secrets import draw
-from support.planted_secrets import ANSWER, BOUNDARY, PROMPT, make_multipart, read_disk, record
+from support.planted_secrets import ANSWER, BOUNDARY, PROMPT, is_stored, make_multipart, read_disk, record
 from support.secret_shapes import SHAPES, make_shape
 from support.wire_transcripts import CHAT
 from traceforge.audit.secret_scan import scan_paths
@@ -108,14 +108,6 @@ PLACES: dict[str, Callable[[str], Exchange]] = {
 }  # fmt: skip
 
 
-def _is_stored(secret: str, disk: bytes) -> bool:
-    """Whether the secret is on the disk, plain, escaped or encoded; and of a long one no end may be left either."""
-    forms = {secret, json.dumps(secret)[1:-1], quote(secret, safe=""), secret.replace("\n", " ")}
-    if len(secret) >= 20 and "PRIVATE KEY" not in secret:
-        forms.add(secret[-12:])
-    return any(form.encode() in disk for form in forms)
-
-
 def _find_stored(folder: Path, cases: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Record a call for each shape and place; those whose secret reached the disk."""
     planted = [(name, place, make_shape(name, Random(crc32(f"{name} {place}".encode())))) for name, place in cases]
@@ -123,10 +115,10 @@ def _find_stored(folder: Path, cases: Sequence[tuple[str, str]]) -> list[tuple[s
         folder, [replace(PLACES[place](shape.text), id=trace_id(n)) for n, (_, place, shape) in enumerate(planted)]
     )
     disk = read_disk(folder)
-    return [(name, place) for name, place, shape in planted if _is_stored(shape.secret, disk)]
+    return [(name, place) for name, place, shape in planted if is_stored(shape.secret, disk)]
 
 
-def test_no_shape_of_a_secret_is_stored(tmp_path: Path) -> None:
+def test_no_shape_of_a_secretis_stored(tmp_path: Path) -> None:
     """Each shape in one of the places."""
     places = list(PLACES)
     cases = [(name, places[number % len(places)]) for number, name in enumerate(SHAPES)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import brotli
 import zstandard
@@ -51,6 +53,14 @@ def _decode_bodies(data: bytes) -> Iterator[bytes]:
     for match in re.finditer(rb'"b64": ?"([A-Za-z0-9+/=]+)"', data):
         inner = base64.b64decode(match[1])
         yield inner + inner.replace(b"\0", b"")
+
+
+def is_stored(secret: str, disk: bytes) -> bool:
+    """Whether the secret is on the disk, plain, escaped or encoded; and of a long one no end may be left either."""
+    forms = {secret, json.dumps(secret)[1:-1], quote(secret, safe=""), secret.replace("\n", " ")}
+    if len(secret) >= 20 and "PRIVATE KEY" not in secret:
+        forms.add(secret[-12:])
+    return any(form.encode() in disk for form in forms)
 
 
 def decode_everything(data: bytes, depth: int = 0) -> Iterator[bytes]:

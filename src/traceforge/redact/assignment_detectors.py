@@ -43,7 +43,7 @@ _STRONG_WORD = (
 )
 # A header that names a session is judged by its value: ids that group calls are words or UUIDs.
 _WEAK_WORD = (
-    rb"(?i:token|key|[_-](?:pat|pass|pw|psk|login|creds?)|auth|jwt|credentials?|otp[_-]?seed|recovery[_-]?code"
+    rb"(?i:token|key(?:[_-]data)?|[_-](?:pat|pass|pw|psk|login|creds?)|auth|jwt|credentials?|otp[_-]?seed|recovery[_-]?code"
     rb"|x-(?:session|sid|sso|ticket|bearer|[cx]srf))"
 )
 _TYPE = rb"(?:[ \t]?:?[ \t](?:&?(?:'static )?str|[sS]tring))?"  # `api_key: str = "…"`, `var key string = "…"`
@@ -52,10 +52,11 @@ _TYPE = rb"(?:[ \t]?:?[ \t](?:&?(?:'static )?str|[sS]tring))?"  # `api_key: str 
 _SIGN_MARK = rb"(?:=>|:{1,3}=|[.?+]=|!?={1,3}|:|\|\|=?|\?\?=?|<-|\xe2(?:\x86\x92|\x80[\x93\x94]))"
 # For the scan over all detectors, in fewer steps: a little more than _SIGN_MARK.
 _SIGN = rb"\*{0,2}(?:[ \t]*(?:[!+.?:|]*=+>?|:|\|\||\?\?|<-|\xe2[\x80\x86][\x92-\x94])\*{0,2}|[ \t]-)"
-_QUOTE = rb"(?:\\{0,3}[\"'`]|&(?:quot|apos|#3[49]);)"
+_QUOTE = rb"(?:\\{0,3}[\"'`]|&(?:quot|apos|#3[49]|#x2[27]);)"
 # A quoted value may begin on the next line, and with spaces.
 _ASSIGN = (
-    rb"\\{0,3}[\"'`]?\]?"
+    _QUOTE
+    + rb"?(?:\]|%5[dD])?"
     + _TYPE
     + _SIGN
     + rb"(?:[ \t]*|[ \t]?(?:[|>]-?)?\r?\n[ \t]+[\"'`]?)[bru]?(?:"
@@ -64,13 +65,14 @@ _ASSIGN = (
 )
 _ASSIGNED = LazyPattern(
     rb"(?P<name>(?:" + _STRONG_WORD + rb"|" + _WEAK_WORD + rb")(?:[A-Za-z0-9_]{0,20}|[ ][0-9]))"
-    rb"\\{0,3}[\"'`]?\]?" + _TYPE + rb"\*{0,2}(?P<sign>[ \t]{0,24}(?:" + _SIGN_MARK + rb"\*{0,2}|-)[ \t]{0,24})"
+    + _QUOTE + rb"?(?:\]|%5[dD])?" + _TYPE
+    + rb"\*{0,2}(?P<sign>[ \t]{0,24}(?:" + _SIGN_MARK + rb"\*{0,2}|-)[ \t]{0,24})"
     rb"(?:\r?\n[ \t]{1,32}(?=[\"'`])|[|>]-?\r?\n[ \t]{1,32})?"
     rb"(?:[bruBRU]{1,2}(?=[\"'])|(?P<call>[A-Za-z_.]{1,30}\((?=[\"'])))?"
     rb"(?:\\{0,3}(?P<quote>\"\"\"|'''|[\"'`])[ \t]{0,2}"
     rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)(?:\\{0,3}(?P=quote)|(?=\x00)|\Z)"
     rb"|\\{0,3}[\"'`](?P<long>[^\x00\"'`\n\\]{1024})"
-    rb"|(?:&(?:quot|apos|#3[49]);)?(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,256}))"
+    rb"|(?:&(?:quot|apos|#3[49]|#x2[27]);)?(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,256}))"
 )  # fmt: skip
 _BARE_REMAINDER = LazyPattern(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
@@ -82,10 +84,12 @@ _OTHER_NAME = LazyPattern(
     rb"|[a-z](?:Label|Placeholder|Rules?|Hint|Algorithm|Hashers?|Validators?|Policy|Regex|Pattern|Length|Strength))$"
 )
 # Names of counts and of places in a list, by a whole word: `max_tokens`, `pageToken`, and not `MAXMIND_KEY`.
-_COUNT_WORD = rb"page|cursor|count|limit|max|min|num|total|budget|cached?|csrf"
+_COUNT_WORD = rb"page|progress|resumption|cursor|count|limit|max|min|num|total|budget|cached?|csrf"
 _COUNT_NAME = LazyPattern(
     rb"(?:^|[_.-])(?:(?i:next(?:page|token|[_.-])|continu|(?:" + _COUNT_WORD + rb")s?(?:[_.-]|token|key))"
-    rb"|(?:" + _COUNT_WORD + rb"|Page|Cursor|Count|Limit|Max|Min|Num|Total|Budget|Cached?|Csrf)s?[A-Z][a-z])"
+    rb"|(?:"
+    + _COUNT_WORD
+    + rb"|Page|Progress|Resumption|Cursor|Count|Limit|Max|Min|Num|Total|Budget|Cached?|Csrf)s?[A-Z][a-z])"
 )
 _TOKEN_NAME = LazyPattern(rb"(?i)(?:api|access|auth|oauth|refresh|bearer|bot|personal|secret)[-_.]?token\Z")
 # Names that end in `key` and name a place, not a secret.
@@ -153,6 +157,11 @@ def _is_in_connection(text: bytes, match: re.Match[bytes], name: bytes) -> bool:
     return not is_placeholder(value) and not is_common_word(value) and b"%" not in value
 
 
+def is_other_key(name: bytes) -> bool:
+    """Whether a name that ends in `key` names a place or a count, and not a secret: `cache_key`, `page_token`."""
+    return _OTHER_KEY.search(name) is not None or _is_other_name(name)
+
+
 class _NameStrength(IntEnum):
     """How clearly a name says that its value is a secret."""
 
@@ -209,7 +218,7 @@ def _is_weakly_named(name: bytes, value: bytes, *, has_equals: bool) -> bool:
         return False
     if is_uuid(value) and is_secret_field_name(name.decode("latin-1")):
         return True
-    if name[-5:].lower() in (b"_pass", b"-pass"):
+    if name[-5:].lower().endswith((b"_pass", b"-pass", b"_psk", b"-psk")):
         return is_password(value) and not is_common_word(value)
     if name[-5:].lower() == b"token" or _VARIABLE_NAME.match(name):
         return is_random(value) or _is_short_token(value)
@@ -383,7 +392,7 @@ def _program_password(text: bytes, start: int, _: int) -> ByteRange | None:
 
 
 _NETRC = LazyPattern(
-    rb"login[ \t\r\n]{1,8}\S{1,128}[ \t\r\n]{1,8}password[ \t]{1,8}(?P<value>[^\x00\s\"'`<>$]{4,256})"
+    rb"login[ \t\r\n]{1,8}\S{1,128}[ \t\r\n]{1,8}password[ \t]{1,8}(?!-----)(?P<value>[^\x00\s\"'`<>$]{4,256})"
 )
 _MACHINE = LazyPattern(rb"(?:machine[ \t\r\n]{1,8}\S{1,255}|default)[ \t\r\n]{1,8}\Z")
 _MACHINE_BYTES = 280  # the longest of them
@@ -403,7 +412,7 @@ _VALUE_START = rb"[^\x00\s,;{}][^\x00\s]{5}"
 
 DETECTORS = (
     Detector("SECRET", _STRONG_WORD + rb"[A-Za-z0-9_]{0,20}" + _ASSIGN + _VALUE_START, _assigned),
-    Detector("SECRET", _WEAK_WORD + rb"[ ]?[0-9]{0,2}" + _ASSIGN + rb"[A-Za-z0-9+/_.~=:-]{12}", _assigned),
+    Detector("SECRET", _WEAK_WORD + rb"[ _-]?[0-9]{0,2}" + _ASSIGN + rb"[A-Za-z0-9+/_.~=:-]{12}", _assigned),
     Detector("SECRET", rb"(?i:_pass)[\"'`]?[ \t]*(?:=>|:=|={1,2}|:)[ \t]*[\"'`]?[^\x00\s\"'`,;{}]{6}", _assigned),
     Detector(
         "SECRET",
@@ -420,7 +429,7 @@ DETECTORS = (
         rb"\\{0,3}[\"'][^\x00\"'\n\\ ]{6}",
         _word_and_quoted,
     ),
-    Detector("SECRET", rb"(?i:key[-_]|(?:token|secret)[-_/])[A-Za-z0-9+/=]{24}", _glued),
+    Detector("SECRET", rb"(?i:key[-_]|(?:token|secret)[-_/])[A-Za-z0-9+/=]{16}", _glued),
     Detector(
         "SECRET",
         rb"(?:--[A-Za-z0-9._-]*|[ \t]-)" + _OPTION_WORD + rb"(?:[ \t]{1,3}|=)\\?[\"']?[A-Za-z0-9][^\x00\s]{3}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from traceforge.redact.detector import EDGE, ByteRange, Detector, ManyRanges, after_edge
+from traceforge.redact.detector import EDGE, ByteRange, Detector, Locate, ManyRanges, after_edge
 from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.plausibility import (
     count_digits,
@@ -88,16 +88,27 @@ def _jwt_call(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span("value") if _is_chosen(match["value"]) else None
 
 
+# `signWith(HS256, "…")`, `SignedString([]byte("…"))`, `createHmac("sha256", "…")`
+_SIGNING_CALL = LazyPattern(
+    rb"(?:hmac\.new\(|(?:signWith|[sS]igned_?String|HmacSHA(?:1|256|384|512)|createHmac|SymmetricSecurityKey)\("
+    rb"(?:[^\x00\n\"'`]{0,60},[ ]?|[\"'][A-Za-z0-9-]{2,12}[\"'],[ ]?)?)"
+    rb"(?:[A-Za-z_.\[\]0-9 ]{1,40}\([ ]?){0,2}b?(?P<quote>[\"'`])(?P<value>[^\x00\"'`\n\\]{8,256})(?P=quote)"
+)
+# `cookieParser("…")`
 _SIGNED_COOKIE = LazyPattern(
     rb"cookie(?:Parser|Session|-parser|-session)\([ ]?(?:\{[^\x00\n}]{0,80}?keys?[ ]?:[ ]?)?\[?"
     rb"(?P<quote>[\"'`])(?P<value>[^\x00\"'`\n\\]{8,256})(?P=quote)"
 )
 
 
-def _signed_cookie(text: bytes, start: int, _: int) -> ByteRange | None:
-    """`cookieParser("…")`: the key that signs cookies."""
-    match = _SIGNED_COOKIE.match(text, start)
-    return match.span("value") if match and _is_chosen(match["value"]) else None
+def _chosen_locator(call: LazyPattern[bytes]) -> Locate:
+    """For a call that has the key among its arguments, in quotes."""
+
+    def locate(text: bytes, start: int, _: int) -> ByteRange | None:
+        match = call.match(text, start)
+        return match.span("value") if match and _is_chosen(match["value"]) else None
+
+    return locate
 
 
 _SECTION = LazyPattern(
@@ -117,6 +128,8 @@ _ENDPOINT_KEY = LazyPattern(
     rb"(?i:key)\\{0,3}[\"']?[ ]{0,2}[:=][ ]{0,2}\\{0,3}[\"']?(?P<value>[0-9a-f]{32})(?![0-9A-Za-z])"
 )
 _ENDPOINT_BYTES = 240  # How far from its key an address may be.
+_OWNER_BYTES = 24  # How far before its key the name of an owner may be.
+_OWNER = LazyPattern(rb"(?i)(?:azure|openai|cognitive)[^\x00\n]{0,16}\Z")
 _ENDPOINT = LazyPattern(rb"(?:openai|cognitiveservices|services\.ai|search|cognitive|inference\.ai)\.azure\.com")
 
 
@@ -125,12 +138,26 @@ def _endpoint_key(text: bytes, start: int, _: int) -> ByteRange | None:
     match = _ENDPOINT_KEY.match(text, start)
     if match is None or count_digits(match["value"]) < 4:
         return None
+    if _OWNER.search(text[max(0, start - _OWNER_BYTES) : start]):
+        return match.span("value")
     around = text[max(0, start - _ENDPOINT_BYTES) : match.end() + _ENDPOINT_BYTES]
     return match.span("value") if _ENDPOINT.search(around) else None
 
 
+_ENDPOINT_AND_KEY = LazyPattern(
+    rb"\.azure\.com(?::443)?(?:/[^\x00\s\"'<>|,;]{0,160})?[\"'`]?[\s|,;]{1,8}[\"'`]?(?P<value>[0-9a-f]{32})(?![0-9A-Za-z_-])"
+)
+
+
+def _endpoint_and_key(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`https://….openai.azure.com/ 9f86…`: the key directly behind the address."""
+    match = _ENDPOINT_AND_KEY.match(text, start)
+    return match.span("value") if match and count_digits(match["value"]) >= 4 else None
+
+
 _FORM_PART = LazyPattern(
-    rb"form-data;[ ]?name=\\{0,3}\"(?P<name>[A-Za-z0-9_.-]{1,64})\\{0,3}\"(?:\r?\n|\\r\\n|\\n){2}"
+    rb"form-data;[ ]?name=\\{0,3}\"(?P<name>[A-Za-z0-9_.-]{1,64})\\{0,3}\""
+    rb"(?:(?:\r?\n|\\r\\n|\\n)[A-Za-z-]{4,40}:[ ][^\x00\r\n\\]{1,128}){0,3}(?:\r?\n|\\r\\n|\\n){2}"
     rb"(?P<value>[^\x00\r\n\\\"]{6,1024})"
 )
 
@@ -151,9 +178,13 @@ _PROGRAM = LazyPattern(
     rb"|(?:keytool|jarsigner)" + _ARGUMENTS + rb"-(?:store|key)pass[ ]"
     rb"|openssl[ ]enc" + _ARGUMENTS + rb"-k[ ]"
     rb"|net[ ]use" + _ARGUMENTS + rb"/user:\S{1,64}[ ]"
+    rb"|net[ ]use[ ](?:[A-Za-z*]:?[ ])?\\{2,4}\S{1,128}[ ]"
+    rb"|htpasswd[ ]-[A-Za-z]{0,4}b[A-Za-z]{0,4}[ ]\S{1,128}[ ]\S{1,64}[ ]"
+    rb"|doctl[ ]auth[ ]init" + _ARGUMENTS + rb"-t[ ]"
     rb"|smbclient" + _ARGUMENTS + rb"-U[ ][\"']?[^\x00\s%\"']{1,64}%"
     rb"|(?:sqlplus[ ](?:-[A-Za-z][ ]){0,3}|jdbc:oracle:thin:)[A-Za-z0-9_$#]{1,64}/"
-    rb"|vault[ ]login[ ](?:token=)?|rclone[ ]obscure[ ]|heroku[ ]auth:token[ ])"
+    rb"|net[ ]user[ ]\S{1,64}[ ]"
+    rb"|vault[ ](?:login[ ](?:token=)?|operator[ ]unseal[ ])|rclone[ ]obscure[ ]|heroku[ ]auth:token[ ])"
     rb"(?P<quote>[\"']?)(?P<value>[^\x00\s\"'|;&<>$%@-][^\x00\s\"'|;&<>@]{5,256})(?P=quote)"
 )
 _PIPED = LazyPattern(
@@ -194,16 +225,23 @@ ALL_DETECTORS = (
 DETECTORS = (
     Detector("PRIVATE_KEY", rb"Private-Lines:[ ]?[0-9]", _putty),
     Detector("SECRET", rb"(?i:jwt|jsonwebtoken)\.(?:sign|verify|encode|decode)\(", _jwt_call),
-    Detector("SECRET", rb"cookie(?:Parser|Session|-parser|-session)\(", _signed_cookie),
+    Detector(
+        "SECRET",
+        rb"(?:signWith|[sS]igned_?String|HmacSHA[0-9]{1,3}|createHmac|hmac\.new|SymmetricSecurityKey)\(",
+        _chosen_locator(_SIGNING_CALL),
+    ),
+    Detector("SECRET", rb"cookie(?:Parser|Session|-parser|-session)\(", _chosen_locator(_SIGNED_COOKIE)),
     Detector("SECRET", rb"(?i:jwt|openai|credentials?)[A-Za-z]*\\*[\"']\s*:\s*\{", _section_key),
+    Detector("AZURE", rb"\.azure\.com[^\x00\s]*[\s|,;]{1,8}[\"'`]?[0-9a-f]{8}", _endpoint_and_key),
     Detector("FIELD", rb"form-data;[ ]?name=", _form_part),
     Detector("AZURE", rb"(?i:key)\\*[\"']?[ ]?[:=][ ]?\\*[\"']?[0-9a-f]{8}", _endpoint_key),
     Detector(
         "SECRET",
-        rb"(?:az[ ]login|ldap[a-z]+|(?:sqlcmd|[oi]sql|bcp)|(?:keytool|jarsigner)|vault[ ]login|smbclient"
-        rb"|rclone[ ]obscure|sqlplus|openssl[ ]enc|net[ ]use|heroku[ ]auth:token)[ ]",
+        rb"(?:az[ ]login|ldap[a-z]+|(?:sqlcmd|[oi]sql|bcp)|(?:keytool|jarsigner)|vault[ ](?:login|operator[ ]unseal)"
+        rb"|smbclient|rclone[ ]obscure|sqlplus|openssl[ ]enc|net[ ]user?"
+        rb"|htpasswd|doctl[ ]auth[ ]init|heroku[ ]auth:token)[ ]",
         _program,
     ),
     Detector("SECRET", rb"jdbc:oracle:thin:", _program),
-    Detector("SECRET", rb"--(?:password-stdin|with-token)", _piped),
+    Detector("SECRET", rb"--(?:password-stdin|with-token)|sudo[ ]-S", _piped),
 )

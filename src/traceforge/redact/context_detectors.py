@@ -70,7 +70,7 @@ def _basic(text: bytes, start: int, _: int) -> ByteRange | None:
 
 _USER_OPTION = rb"(?:-[A-Za-z]{0,5}[uU]|-a|--user|--proxy-user)"
 _CURL_USER = LazyPattern(
-    rb"[ \t,\[]\\{0,3}[\"']?(?:-u\\?|" + _USER_OPTION + rb"\\?(?:\\{0,3}[\"'],|[ =])\s{0,4})"
+    rb"[ \t\n,\[]\\{0,3}[\"']?(?:-u\\?|" + _USER_OPTION + rb"\\?(?:\\{0,3}[\"'],|[ =])\s{0,4})"
     rb"(?:\\{0,3}(?P<quote>[\"'])(?P<quoted>[^\x00\"':\n]{0,128}(?:(?P=quote):(?P=quote)|:)[^\x00\"'\n]{0,256})"
     rb"(?P=quote)"
     rb"|(?P<bare>[^\x00\s\"':$]{0,128}:(?:'[^\x00'\n]{1,256}'|\"[^\x00\"\n]{1,256}\"|[^\x00\s\"']{0,256})))"
@@ -125,7 +125,10 @@ def _curl_option(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span("value") if match and not is_placeholder(match["value"]) else None
 
 
-_USERINFO = LazyPattern(rb"://([^\x00\s/?#@\"'<>\\]{0,256}:[^\x00\s/?#@\"'<>\\]{1,1024})@[A-Za-z0-9\[]")
+# A password with `#`, `?` or `@` in it should be escaped, and often is not; a port is none: `://h:80?to=a@b`.
+_USERINFO = LazyPattern(
+    rb"://([^\x00\s/?#@\"'<>\\:]{0,256}:(?![0-9]{1,5}[?#])[^\x00\s/\"'<>\\]{1,1024})@[A-Za-z0-9\[]"
+)
 
 
 def _userinfo(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -136,6 +139,7 @@ def _userinfo(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span(1)
 
 
+_LOGIN_CODE_BYTES = 24  # A shorter `code` of a URL is a status, a country or a coupon.
 _PARAMETER = LazyPattern(rb"[?&](?P<name>[^\x00=&\s]{1,40})=(?P<value>[^\x00&\s#\"'<>\\)\]]{1,1024})")
 
 
@@ -146,6 +150,8 @@ def _parameter(text: bytes, start: int, _: int) -> ByteRange | None:
         return None
     if match["name"].lower() == b"key" and is_joined_words(match["value"]):
         return None  # What is sorted or looked up by: no vendor's key is of words.
+    if match["name"].lower() == b"code" and len(match["value"]) < _LOGIN_CODE_BYTES:
+        return None
     is_secret = len(match["value"]) >= 8 and (count_digits(match["value"]) > 0 or len(match["value"]) >= 20)
     return whole_value(text, *match.span("value")) if is_secret else None
 
@@ -213,7 +219,8 @@ def _any_of(names: Iterable[str]) -> bytes:
 
 
 DETECTORS = (
-    Detector("BASIC_AUTH", rb"://[^\x00\s/?#@\"'<>\\]*:[^\x00\s/?#@\"'<>\\]*@", _userinfo),
+    Detector("BASIC_AUTH", rb"://[^\x00\s/?#@\"'<>\\:]*:[^\x00\s/\"'<>\\]*@", _userinfo),
+    Detector("PARAMETER", rb"[?&]code=[A-Za-z0-9_./+~%=-]{12}", _parameter),
     Detector("PARAMETER", rb"[?&]" + _any_of(PARAMETER_NAMES) + rb"=[^\x00&\s#\"'<>]{8}", _parameter),
     Detector(
         "BEARER",
@@ -222,7 +229,7 @@ DETECTORS = (
     ),
     Detector("BEARER", rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?[A-Za-z0-9._~+/=-]{12}", _bearer, EDGE),
     Detector("BEARER", rb"(?i:basic)(?:[ \t]{1,4}|%20)[A-Za-z0-9+/]{8}", _basic, EDGE),
-    Detector("BASIC_AUTH", rb"[ \t](?:-u[A-Za-z0-9._@+-]+:|" + _USER_OPTION + rb"\\?[ =])", _curl_user),
+    Detector("BASIC_AUTH", rb"[ \t\n](?:-u[A-Za-z0-9._@+-]+:|" + _USER_OPTION + rb"\\?[ =])", _curl_user),
     Detector("BASIC_AUTH", rb"[ ,\[]\\{0,3}[\"']" + _USER_OPTION + rb"\\{0,3}[\"'],", _curl_user),
     Detector(
         "BEARER",

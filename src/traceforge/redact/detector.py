@@ -22,14 +22,18 @@ Locate = Callable[[bytes, int, int], ByteRange | None]  # the text, and where th
 ManyRanges = tuple[list[ByteRange], int]  # the secrets that one name announces, and where the text read for them ends
 LocateAll = Callable[[bytes, int, int], ManyRanges]
 
-# What may precede a token: the start, anything but a letter or digit, or an escape that ends with one.
-_ESCAPE = rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}"
-EDGE = rb"(?:^|[^A-Za-z0-9_]|" + _ESCAPE + rb")"
+# What may precede a token: the start, anything but a letter or digit, or what ends with one: an escape of JSON, of
+# programs, of URLs or quoted-printable, or the colour of a terminal.
+_ESCAPE = rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-Fa-f]{2}|=(?:3D|2[0-9A-F]|0[AD])|\[[0-9;]{1,8}m"
+_ESCAPE_BYTES_MAX = 11
+EDGE = rb"(?:^|[^A-Za-z0-9]|" + _ESCAPE + rb")"
 # The same for tokens that may hold `-` and `.` themselves: they start once in a run, or hostile text would cost much.
-RUN_EDGE = rb"(?:^|[^A-Za-z0-9_.-]|" + _ESCAPE + rb")"
+# A run may begin with a few of those: the `-` of a list, of a diff and of `${KEY:-…}`, the `_` of Markdown.
+RUN_EDGE = rb"(?:^|[^A-Za-z0-9_.-]|" + _ESCAPE + rb")[-_.]{0,3}"
 _BASE64_RUN_BYTES = 24
 _BASE64, _BASE64_URL = (f"{ascii_letters}0123456789{marks}".encode() for marks in ("+/", "-_"))
-_EDGE = LazyPattern(rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}|[^A-Za-z0-9_]|")
+_ESCAPE_AT = LazyPattern(_ESCAPE)
+_EDGE = LazyPattern(rb"(?:" + _ESCAPE + rb"|[^A-Za-z0-9]|)[-_.]{0,3}")
 
 
 def _locate_nothing(_text: bytes, _start: int, _end: int) -> ByteRange | None:
@@ -90,9 +94,11 @@ def mark_detector(
     exact = LazyPattern(token)
 
     def locate(text: bytes, start: int, _: int) -> ByteRange | None:
-        before = text[max(0, start - head_max - 1) : start]
+        before = text[max(0, start - head_max - _ESCAPE_BYTES_MAX) : start]
         first = start - (len(before) - len(before.rstrip(head)))
         match = exact.match(text, first)
+        if match is None and first and (escape := _ESCAPE_AT.match(text, first - 1)) and escape.end() <= start:
+            match = exact.match(text, escape.end())  # `%20` and a key: the digits are of the escape.
         if match is None or match.end() <= start or (is_plausible is not None and not is_plausible(match[0])):
             return None
         return match.span()
@@ -103,7 +109,7 @@ def mark_detector(
 def is_inside_base64(text: bytes, start: int) -> bool:
     """Whether what precedes is base64, in which a prefix stands by chance: an image, a signature, an id."""
     before = text[max(0, start - _BASE64_RUN_BYTES) : start]
-    if len(before) < _BASE64_RUN_BYTES or before[-1] not in b"+/-":
+    if len(before) < _BASE64_RUN_BYTES or before[-1] not in b"+/-_":
         return False
     if before[-1] == ord("+"):
         return not before.strip(_BASE64)

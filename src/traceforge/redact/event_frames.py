@@ -15,7 +15,6 @@ import struct
 from typing import Any, NamedTuple
 
 from traceforge.canon import JSON, digest_bytes, has_repeated_names, json_bytes
-from traceforge.redact.binary_frames import PRELUDE_BYTES, Frame, begins_with_frame, read_frames
 from traceforge.redact.body_encodings import begins_with_part
 from traceforge.redact.compressed_bodies import list_compressions
 from traceforge.redact.joined_texts import redact_joined_texts
@@ -25,10 +24,16 @@ from traceforge.redact.scanner import CHANCE_TYPES
 from traceforge.redact.secret_finder import SecretFinder
 from traceforge.redact.stream_events import parse_event
 from traceforge.redact.text_edits import replace_and_split
+from traceforge.wire.binary_frames import (
+    PRELUDE_BYTES,
+    TEXT_TYPES,
+    Frame,
+    begins_with_frame,
+    read_frames,
+    read_headers,
+)
 
 FRAME_DEPTH_MAX = 3  # Requests have a frame inside of a signed one; deeper ones are withheld.
-_VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # of each type of header with a fixed size
-_TEXT_TYPES = frozenset({6, 7})  # bytes and text: two bytes of length, and the value
 _VALUE_BYTES_MAX = 0xFFFF
 
 
@@ -53,35 +58,19 @@ def _withhold(data: bytes, path: str, log: list[Redaction]) -> bytes:
 
 def _redact_headers(finder: SecretFinder, data: bytes, path: str, log: list[Redaction]) -> bytes:
     """The headers of a frame; none, where they cannot be read."""
-    headers = _read_headers(data)
+    headers = read_headers(data)
     if headers is None:
         _withhold(data, path, log)
         return b""
     parts: list[bytes] = []
     for sent_name, kind, sent_value in headers:
         name = _redact_line(finder, sent_name, path, log)[:255]
-        value = _redact_line(finder, sent_value, path, log) if kind in _TEXT_TYPES else sent_value
+        value = _redact_line(finder, sent_value, path, log) if kind in TEXT_TYPES else sent_value
         if len(value) > _VALUE_BYTES_MAX:  # Markers may be longer than what they replace.
             value = REDACTED.encode()
-        size = struct.pack(">H", len(value)) if kind in _TEXT_TYPES else b""
+        size = struct.pack(">H", len(value)) if kind in TEXT_TYPES else b""
         parts.append(bytes([len(name)]) + name + bytes([kind]) + size + value)
     return b"".join(parts)
-
-
-def _read_headers(data: bytes) -> list[tuple[bytes, int, bytes]] | None:
-    """The name, type and value of each header; None where they cannot be parsed."""
-    headers: list[tuple[bytes, int, bytes]] = []
-    place = 0
-    while place < len(data):
-        name_end = place + 1 + data[place]
-        kind = data[name_end] if name_end < len(data) else -1
-        start = name_end + (3 if kind in _TEXT_TYPES else 1)
-        end = start + _VALUE_BYTES.get(kind, int.from_bytes(data[name_end + 1 : start], "big"))
-        if (kind not in _VALUE_BYTES and kind not in _TEXT_TYPES) or end > len(data):
-            return None
-        headers.append((data[place + 1 : name_end], kind, data[start:end]))
-        place = end
-    return headers
 
 
 def _redact_line(finder: SecretFinder, data: bytes, path: str, log: list[Redaction]) -> bytes:

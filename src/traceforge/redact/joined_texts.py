@@ -17,6 +17,7 @@ with members of the same name; there, a secret counts only if nothing but a key 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from traceforge.redact.json_redaction import Replacement, keep_valid_json
@@ -57,9 +58,9 @@ class TextPart(NamedTuple):
     event: int
     container: Any
     key: str | int
+    text: str  # as it was when the parts were collected
 
-    @property
-    def text(self) -> str:
+    def look_up_text(self) -> str:
         """The string as it is now."""
         text: str = self.container[self.key]
         return text
@@ -75,10 +76,10 @@ class JoinedText(NamedTuple):
 
     @property
     def joined(self) -> str:
-        return "".join(part.text for part in self.parts)
+        return "".join([part.text for part in self.parts])
 
 
-_GAP = TextPart(-1, ["\0"], 0)  # No detector crosses it.
+_GAP = TextPart(-1, ["\0"], 0, "\0")  # No detector crosses it.
 
 
 class _Node:
@@ -92,10 +93,8 @@ class _Node:
         self.parts: list[TextPart] = []
         self.below: dict[object, _Node] = {}
 
-    def find_below(self, key: object, place: Place, numbers: tuple[int, ...] = ()) -> _Node:
-        node = self.below.get(key)
-        if node is None:
-            node = self.below[key] = _Node((*self.place, *place), (*self.numbers, *numbers))
+    def add_below(self, key: object, step: Place, numbers: tuple[int, ...] = ()) -> _Node:
+        node = self.below[key] = _Node(self.place + step, self.numbers + numbers if numbers else self.numbers)
         return node
 
 
@@ -103,7 +102,8 @@ def join_texts_by_place(values: Sequence[Any]) -> list[JoinedText]:
     """Every string of the events, those of the same place together."""
     root = _Node((), ())
     for number, value in enumerate(values):
-        _collect(value, root, number)
+        if type(value) is dict or type(value) is list:
+            _collect(value, root, number)
     texts: list[JoinedText] = []
     todo = [root]
     while todo:
@@ -117,9 +117,8 @@ def join_texts_by_place(values: Sequence[Any]) -> list[JoinedText]:
 def _collect(value: Any, node: _Node, event: int) -> None:  # noqa: ANN401 (any JSON)
     below = node.below
     if type(value) is dict:
-        marks = () if _IDENTITY_NAMES.isdisjoint(value) else _read_marks(value)
-        if marks:
-            node = below.get(marks) or node.find_below(
+        if not _IDENTITY_NAMES.isdisjoint(value) and (marks := _read_marks(value)):
+            node = below.get(marks) or node.add_below(
                 marks, marks, tuple([mark for mark in marks if type(mark) is int])
             )
             below = node.below
@@ -127,27 +126,25 @@ def _collect(value: Any, node: _Node, event: int) -> None:  # noqa: ANN401 (any 
             kind = type(child)
             if kind is str:
                 if child and key not in LABEL_NAMES:
-                    (below.get(key) or node.find_below(key, (key,))).parts.append(TextPart(event, value, key))
+                    (below.get(key) or node.add_below(key, (key,))).parts.append(TextPart(event, value, key, child))
             elif kind is dict or kind is list:
-                _collect(child, below.get(key) or node.find_below(key, (key,)), event)
-    elif type(value) is list:
+                _collect(child, below.get(key) or node.add_below(key, (key,)), event)
+    else:
         for number, child in enumerate(value):
             kind = type(child)
             if kind is str:
-                node.find_below("", ("",)).parts.append(TextPart(event, value, number))
+                (below.get("") or node.add_below("", ("",))).parts.append(TextPart(event, value, number, child))
             elif kind is dict or kind is list:
-                key = (number, kind is dict and any(map(_is_int, map(child.get, _NUMBER_FIELDS))))
-                _collect(child, below.get(key) or node.find_below(key, (number,), () if key[1] else (number,)), event)
+                key = (number, kind is dict and int in map(type, map(child.get, _NUMBER_FIELDS)))
+                _collect(child, below.get(key) or node.add_below(key, (number,), () if key[1] else (number,)), event)
 
 
 def _read_marks(value: dict[str, Any]) -> Place:
     """What tells texts with the same path apart."""
-    marks = [value[field] for field in _IDENTITY_FIELDS if field in value]
-    return tuple([mark for mark in marks if isinstance(mark, _MARK_TYPES) and mark != "function"])
-
-
-def _is_int(mark: object) -> bool:
-    return type(mark) is int
+    marks = map(value.get, _IDENTITY_FIELDS)
+    return tuple(
+        [mark for mark in marks if mark is not None and mark != "function" and isinstance(mark, _MARK_TYPES)]
+    )
 
 
 def redact_joined_texts(finder: SecretFinder, values: Sequence[Any]) -> tuple[set[int], list[Redaction]]:
@@ -181,7 +178,7 @@ def _may_hold_secret(finder: SecretFinder, texts: Sequence[JoinedText]) -> bool:
 
 
 def _redact_text(finder: SecretFinder, text: JoinedText, changed: set[int], log: list[Redaction]) -> None:
-    pieces = [encode(part.text) for part in text.parts]
+    pieces = [encode(part.look_up_text()) for part in text.parts]
     spans = finder.find_secrets(b"".join(pieces))
     if not text.is_known:
         spans = [item for item in spans if item.type not in CHANCE_TYPES]
@@ -190,7 +187,7 @@ def _redact_text(finder: SecretFinder, text: JoinedText, changed: set[int], log:
     change, cleaned = _replace_in_parts(finder, pieces, spans)
     log += [Redaction(_place_text(text.place), *secret) for secret in change.secrets]
     for part, new in zip(text.parts, cleaned, strict=True):
-        if part.text != new and part.event >= 0:
+        if part.event >= 0 and part.look_up_text() != new:
             part.container[part.key] = new
             changed.add(part.event)
 
@@ -233,23 +230,24 @@ def _list_runs(texts: Sequence[JoinedText]) -> dict[tuple[str, tuple[int, ...]],
 
 
 def _divide_group(group: list[JoinedText]) -> Iterator[_Run]:
+    place, numbers, is_known, _ = group[0]
     ordered = sorted(
-        ((part, number) for number, text in enumerate(group) for part in text.parts), key=lambda item: item[0].event
+        [(part.event, number, part) for number, text in enumerate(group) for part in text.parts], key=itemgetter(0)
     )
     parts: list[TextPart] = []
     places: set[int] = set()
     size = 0
     last = -1
-    for part, number in ordered:
+    for _, number, part in ordered:
         text = part.text
-        if parts and number != last and len(text) >= size and text.startswith("".join(p.text for p in parts)):
-            yield _Run(group[0]._replace(parts=parts), len(places))
+        if parts and number != last and len(text) >= size and text.startswith("".join([p.text for p in parts])):
+            yield _Run(JoinedText(place, numbers, is_known, parts), len(places))
             parts, places, size = [], set(), 0
         parts.append(part)
         places.add(number)
         size += len(text)
         last = number
-    yield _Run(group[0]._replace(parts=parts), len(places))
+    yield _Run(JoinedText(place, numbers, is_known, parts), len(places))
 
 
 def _join_neighbours(runs: dict[tuple[str, tuple[int, ...]], list[_Run]]) -> Iterator[JoinedText]:

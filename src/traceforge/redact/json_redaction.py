@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, json_path, try_parse_json
+from traceforge.redact.encoded_texts import TYPE_KEYS, find_carried_text, redact_address, redact_base64
 from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.name_value_pairs import NAME_LENGTH_MAX, find_named_secret, find_value_key, list_pair_names
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
@@ -44,10 +45,12 @@ _SHAPE_STARTS = "".join(sorted({name[0].lower() for name in _SHAPE_NAMES}))  # M
 _SHAPE_WORDS = "|".join(name.replace("_", "[-_]?") for name in _SHAPE_NAMES)
 _SHAPE = LazyPattern(rf'(?i)"(?=[{_SHAPE_STARTS}])(?:{_SHAPE_WORDS})"\s{{0,8}}:')
 _SHAPE_KEYS = frozenset(
-    {*PAIR_VALUE_KEYS, "kind", WEB_KEY_TYPE}
+    {*PAIR_VALUE_KEYS, "kind", WEB_KEY_TYPE, *TYPE_KEYS}
 )  # Only an object with one of these has a shape to examine.
 _SESSION_COOKIES = fold_names(SESSION_COOKIES)
 _CONTAINER_STARTS = frozenset("{[ \t\r\n")  # the first character of a text that is an object or a list
+PATH_LENGTH_MAX = 500  # A model chooses the names above its secrets, and each of the secrets repeats them.
+REST_OF_PATH = '["..."]'
 _BORDER = "\x00"  # Stands between two texts. No detector crosses it.
 
 Node = tuple["Node | None", str | int]  # The way from the root: the parent's way, and the key below it.
@@ -73,6 +76,7 @@ def redact_json(finder: SecretFinder, value: JSON, path: str = "$") -> Redacted[
     collector.collect(value)
     changes = redact_slots(finder, collector.slots)
     _redact_nested_json(finder, collector.slots, changes)
+    _redact_addresses(finder, collector.slots, changes)
     _redact_text_parts(finder, collector.text_parts, changes)
     if not changes and not collector.secret_members and not collector.secret_names:
         return Redacted(value, [])
@@ -152,6 +156,11 @@ class _TextCollector:
         elif (value_key := find_value_key(members)) is not None:
             name = name_collection("cookies") if _is_cookie(members, node) else _find_value_name(members, node)
             members = self._collect_named_value(members, value_key, name, node)
+        if (data_key := find_carried_text(members)) is not None:
+            text, secrets = redact_base64(self._finder, members[data_key])
+            if secrets:
+                self.secret_members[node, data_key] = Replacement(text, secrets)
+                members = _without(members, data_key)
         for key in list_private_members(members):
             self._collect_secret_member(members[key], (node, key))
             members = _without(members, key)
@@ -315,16 +324,15 @@ def redact_slots(finder: SecretFinder, slots: list[Slot]) -> dict[Node | None, R
 
 
 def _redact_nested_json(finder: SecretFinder, slots: list[Slot], changes: dict[Node | None, Replacement]) -> None:
-    """Redact texts that are JSON, and add their changes. Scanned as texts they hide two kinds of secrets: those known
-    only by the shape of their object, and those in JSON inside of the JSON, whose names and values no detector reads
-    behind so many backslashes.
+    """Redact texts that are JSON, and add their changes. Scanned as texts they hide three kinds of secrets: those
+    known only by the shape of their object, those in JSON inside of the JSON, whose names and values no detector
+    reads behind so many backslashes, and those in addresses with `%xx`.
 
     Each level halves the backslashes of a text, so there are never many levels.
     """
-    for parent, key, _, text, _ in slots:
-        if text[:1] not in _CONTAINER_STARTS:  # most texts
-            continue
-        if _NESTED_QUOTE not in text and not (text.startswith(("{", "[")) and _SHAPE.search(text)):
+    for parent, key, _, text, _ in [slot for slot in slots if slot[3][:1] in _CONTAINER_STARTS]:  # few texts
+        is_shape = text.startswith(("{", "[")) and _SHAPE.search(text) is not None
+        if not is_shape and _NESTED_QUOTE not in text and "%" not in text:
             continue
         node = None if key is None else (parent, key)
         change = changes.get(node, Replacement(text, []))
@@ -333,6 +341,16 @@ def _redact_nested_json(finder: SecretFinder, slots: list[Slot], changes: dict[N
         if cleaned is not None and cleaned.log:
             secrets = [(item.start, item.type, item.reveal()) for item in cleaned.log]
             changes[node] = Replacement(json_bytes(cleaned.value).decode(), [*change.secrets, *secrets])
+
+
+def _redact_addresses(finder: SecretFinder, slots: list[Slot], changes: dict[Node | None, Replacement]) -> None:
+    """Redact texts that may be addresses with `%xx`, and add their changes."""
+    for parent, key, _, text, _ in [slot for slot in slots if "%" in slot[3] and slot[3][0] not in "{["]:
+        node = None if key is None else (parent, key)
+        change = changes.get(node, Replacement(text, []))
+        cleaned, secrets = redact_address(finder, str(change.value))
+        if secrets:
+            changes[node] = Replacement(cleaned, [*change.secrets, *secrets])
 
 
 def _list_unknown_texts(finder: SecretFinder, texts: list[str]) -> list[str]:
@@ -476,5 +494,7 @@ def _path(node: Node | None, root: str, renamed: dict[Node | None, Replacement])
         keys.append(str(renamed[node].value) if node in renamed else node[1])
         node = node[0]
     for key in reversed(keys):
+        if len(root) + (len(key) if isinstance(key, str) else 0) > PATH_LENGTH_MAX:
+            return root + REST_OF_PATH
         root = json_path(root, key)
     return root

@@ -16,7 +16,14 @@ from traceforge.redact.plausibility import count_digits, entropy, is_placeholder
 PEM_BYTES_MAX = 65_536  # Sixteen times a 4096-bit RSA key. A block that goes on is cut there, and redacted so far.
 
 _W = rb"[A-Za-z0-9_-]"
-_END = rb"(?![A-Za-z0-9_])"
+# What divides the parts of a URL, also where JSON, a URL or a form holds it.
+_SLASH = rb"(?:\\{0,3}/|%(?:25)?2[Ff])"
+_HTTP = rb"(?:https?(?::|%(?:25)?3[Aa])" + _SLASH + _SLASH + rb")?"
+_PATH = rb"(?:[A-Za-z0-9+]|" + _SLASH + rb")"
+_BASE64 = rb"(?:[A-Za-z0-9+/]|%2[BbFf])"
+_DOTTED = rb"(?:[A-Za-z0-9_-]|\.(?!\.)){20,4096}"  # without the dots after a part of a key: `ya29.a0…...`
+_END = rb"(?![A-Za-z0-9])"
+_RUN_END = rb"(?![A-Za-z0-9_])"  # of an alphabet with `_`: what goes on is longer than any key
 
 
 def _pad(value: bytes) -> bytes:
@@ -81,14 +88,22 @@ TOKENS = (
     token_detector("OPENAI_KEY", rb"sess-", rb"[A-Za-z0-9]{40}" + _END, _looks_generated),
     token_detector("GOOGLE_API_KEY", rb"AIza", rb"[A-Za-z0-9_-]{35,64}", _looks_generated, _W + rb"{8}"),
     token_detector("GOOGLE_API_KEY", rb"AQ\.Ab", _W + rb"{40,128}", _looks_generated),
-    token_detector("GOOGLE_API_KEY", rb"ya29\.", rb"[A-Za-z0-9_.-]{20,2048}", _looks_generated),
+    token_detector("GOOGLE_API_KEY", rb"ya29\.", _DOTTED, _looks_generated),
     token_detector("GOOGLE_API_KEY", rb"GOCSPX-", _W + rb"{28}" + _END, _looks_generated),
     token_detector(
-        "AWS", rb"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])", rb"[A-Z0-9]{16}" + _END, _is_aws_id, rb"[A-Z0-9]{16}"
+        "AWS",
+        rb"(?:A(?:KI|SI|BI|GP|ID|IP|NP|NV|PK|RO|SC)A|ACCA|A3T[A-Z0-9])",
+        rb"[A-Z0-9]{16}" + _END,
+        _is_aws_id,
+        rb"[A-Z0-9]{16}",
     ),
     token_detector("AWS", rb"ABSK", rb"[A-Za-z0-9+/]{109,269}={0,2}", _is_uneven, rb"[A-Za-z0-9+/]{8}"),
-    token_detector("AWS", rb"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t", rb"[A-Za-z0-9+/=]{0,8192}"),
-    token_detector("AWS", rb"bedrock-api-key-", rb"[A-Za-z0-9+/=]{40,8192}", _looks_generated, rb"[A-Za-z0-9+/]{8}"),
+    # `BedrockAPIKey-` in base64.
+    token_detector("AWS", rb"ABSKQmVkcm9ja0FQSUtleS", _BASE64 + rb"{24,512}={0,2}"),
+    token_detector("AWS", rb"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t", _BASE64 + rb"{0,8192}={0,2}"),
+    token_detector(
+        "AWS", rb"bedrock-api-key-", _BASE64 + rb"{40,8192}={0,2}", _looks_generated, rb"[A-Za-z0-9+/]{8}"
+    ),
     token_detector("AWS", rb"amzn\.mws\.", rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     token_detector("AWS", rb"da2-", rb"[a-z0-9]{26}" + _END, _has_digit),
     token_detector("GITHUB_TOKEN", rb"gh[pousr]_", rb"[A-Za-z0-9]{36,255}", _looks_generated),
@@ -97,25 +112,32 @@ TOKENS = (
     token_detector(
         "GITLAB_TOKEN", rb"gl(?:pat|rt|dt)-", _W + rb"{20,300}\.[0-9a-z]{2}\.?[0-9A-Za-z]{7,16}" + _END, _is_uneven
     ),
-    token_detector("GITLAB_TOKEN", rb"gl(?:pat|dt|ft|soat|rtr?|ffct|wt)-", _W + rb"{20,50}" + _END, _is_uneven),
-    token_detector("GITLAB_TOKEN", rb"GR1348941", _W + rb"{20,50}" + _END, _is_uneven),
-    token_detector("GITLAB_TOKEN", rb"glcbt-", rb"(?:[0-9a-fA-F]{1,5}_)?" + _W + rb"{20,50}" + _END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"gl(?:pat|dt|ft|soat|rtr?|ffct|wt)-", _W + rb"{20,50}" + _RUN_END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"GR1348941", _W + rb"{20,50}" + _RUN_END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"glcbt-", rb"(?:[0-9a-fA-F]{1,5}_)?" + _W + rb"{20,50}" + _RUN_END, _is_uneven),
     token_detector("GITLAB_TOKEN", rb"glimt-", _W + rb"{25}" + _END, _is_uneven),
     token_detector("GITLAB_TOKEN", rb"glptt-", _W + rb"{40}" + _END, _is_uneven),
-    token_detector("GITLAB_TOKEN", rb"glagent-", _W + rb"{50,1024}" + _END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"glagent-", _W + rb"{50,1024}" + _RUN_END, _is_uneven),
     token_detector("GITLAB_TOKEN", rb"gloas-", _W + rb"{64}" + _END, _is_uneven),
-    token_detector("GITLAB_TOKEN", rb"_gitlab_session=", rb"[0-9a-z]{32}" + _END),
+    token_detector("GITLAB_TOKEN", rb"gitlab_session(?:=|%3D)", rb"[0-9a-z]{32}" + _END),
     token_detector("SLACK", rb"xox[abce-z](?:\.xox[a-z])?-", rb"[0-9A-Za-z-]{10,512}", _is_slack),
     token_detector("SLACK", rb"xwfp-", rb"[0-9A-Za-z-]{20,512}", _is_slack),
     token_detector("SLACK", rb"xoxd-", rb"[0-9A-Za-z%+/=_-]{20,512}", _is_slack),
     token_detector("SLACK", rb"xapp-", rb"\d-[A-Za-z0-9]+-\d+-[A-Za-z0-9]{3,128}", _is_slack),
-    token_detector("API_KEY", rb"(?:https?://)?hooks\.zapier\.com/hooks/catch/", rb"[A-Za-z0-9/]{12,100}"),
     token_detector(
-        "SLACK", rb"(?:https?://)?hooks\.slack\.com/", rb"(?:services|workflows|triggers)/[A-Za-z0-9+/]{30,100}"
+        "API_KEY",
+        _HTTP + rb"hooks\.zapier\.com" + _SLASH + rb"hooks" + _SLASH + rb"catch" + _SLASH,
+        _PATH + rb"{12,100}",
     ),
-    token_detector("STRIPE", rb"[spr]k_(?:live|test|prod)_", rb"[A-Za-z0-9]{10,255}" + _END, _is_uneven),
+    token_detector(
+        "SLACK",
+        _HTTP + rb"hooks\.slack(?:-gov)?\.com" + _SLASH,
+        rb"(?:services|workflows|triggers)" + _SLASH + _PATH + rb"{30,100}",
+    ),
+    token_detector("STRIPE", rb"[spre]k_(?:live|test|prod)_", rb"[A-Za-z0-9]{10,255}" + _END, _is_uneven),
     token_detector("STRIPE", rb"whsec_", rb"[A-Za-z0-9+/]{32,128}={0,2}", _looks_generated),
     token_detector("HUGGINGFACE", rb"hf_", rb"[A-Za-z0-9]{34,40}" + _END, _looks_generated, rb"[A-Za-z0-9]{8}"),
+    token_detector("HUGGINGFACE", rb"hf_(?:jwt|oauth)_", _DOTTED, _looks_generated),
     token_detector("HUGGINGFACE", rb"api_org_", rb"[A-Za-z]{34}" + _END, _looks_generated, rb"[A-Za-z]{8}"),
     token_detector("GROQ", rb"gsk_", rb"[A-Za-z0-9]{40,64}" + _END, _looks_generated),
     token_detector("API_KEY", rb"xai-", rb"[A-Za-z0-9]{40,128}" + _END, _looks_generated),
@@ -123,8 +145,8 @@ TOKENS = (
     token_detector("API_KEY", rb"[sb]\.", rb"[A-Za-z0-9]{24,28}" + _END, _is_legacy_vault, rb"[A-Za-z0-9]{24}"),
     token_detector(
         "API_KEY",
-        rb"(?:https?://)?discord(?:app)?\.com/api/",
-        rb"(?:v[0-9]{1,2}/)?webhooks/[0-9]{17,20}/" + _W + rb"{60,80}",
+        _HTTP + rb"discord(?:app)?\.com" + _SLASH + rb"api" + _SLASH,
+        rb"(?:v[0-9]{1,2}" + _SLASH + rb")?webhooks" + _SLASH + rb"[0-9]{17,20}" + _SLASH + _W + rb"{60,80}",
     ),
     token_detector("API_KEY", rb"pplx-", rb"[A-Za-z0-9]{40,64}" + _END, _looks_generated),
     token_detector("API_KEY", rb"nvapi-", _W + rb"{40,128}", _looks_generated),
@@ -133,7 +155,9 @@ TOKENS = (
     token_detector("API_KEY", rb"tvly-", _W + rb"{24,64}", _looks_generated),
     token_detector("API_KEY", rb"npm_", rb"[A-Za-z0-9]{36}" + _END, _looks_generated, rb"[A-Za-z0-9]{8}"),
     token_detector("API_KEY", rb"pypi-AgE", _W + rb"{50,512}", _looks_generated),
-    token_detector("API_KEY", rb"SG\.", _W + rb"{20,24}\." + _W + rb"{39,50}" + _END, _looks_generated, _W + rb"{8}"),
+    token_detector(
+        "API_KEY", rb"SG\.", _W + rb"{20,24}\." + _W + rb"{39,50}" + _RUN_END, _looks_generated, _W + rb"{8}"
+    ),
     # Personal access tokens of Jira and Confluence: a number and a colon in base64, before random bytes.
     token_detector(
         "API_KEY", rb"(?:[MNO][DTjz][A-Zc-k][w-z0-5]){4}O", rb"[A-Za-z0-9+/]{27}" + _END, _looks_generated
@@ -154,10 +178,10 @@ MARKED = (
         rb"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{12}",
         _LETTERS + _DIGITS + b"_-",
         28,
-        rb"[MNO]" + _W + rb"{22,28}\." + _W + rb"{6}\." + _W + rb"{27,45}" + _END,
+        rb"[MNO]" + _W + rb"{22,28}\." + _W + rb"{6}\." + _W + rb"{27,45}" + _RUN_END,
         _is_discord,
     ),
-    mark_detector("API_KEY", rb":AA[A-Za-z0-9_-]{12}", _DIGITS, 10, rb"[0-9]{8,10}:AA" + _W + rb"{30,36}" + _END),
+    mark_detector("API_KEY", rb":AA[A-Za-z0-9_-]{12}", _DIGITS, 10, rb"[0-9]{8,10}:AA" + _W + rb"{30,36}" + _RUN_END),
     mark_detector(
         "API_KEY",
         rb"\.atlasv1\.",
@@ -204,9 +228,9 @@ MARKED = (
     ),
     mark_detector(
         "API_KEY",
-        rb"A{10}[B-Za-z0-9_-]{4}",
+        rb"[a-z0-9]A{10}[B-Za-z0-9_-]{4}",  # without what precedes, silence in MP3 as base64 has a hundred of these
         b"abcdefghijklmnopqrstuvwxyz" + _DIGITS,
-        11,
+        10,
         rb"[a-zA-Z0-9]{11}A{10}" + _W + rb"{43}" + _END,
     ),
     mark_detector("API_KEY", rb"_mmk", _LETTERS + _DIGITS + b"_", 36, rb"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk" + _END),
@@ -275,8 +299,10 @@ def _azure_account_key(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span(1) if match else None
 
 
+_JWT_START = rb"ey[AIJ]"  # `{`, and a space or a quote
 _JWT = LazyPattern(
-    rb"ey[IJ][A-Za-z0-9_-]{8,4096}\.(?:[A-Za-z0-9_-]{4,65536}|(?=\.[A-Za-z0-9_-]))(?:(?:\.[A-Za-z0-9_-]{1,65536}){1,3}|\.(?![A-Za-z0-9_-]))?"
+    _JWT_START + rb"[A-Za-z0-9_-]{8,4096}\.(?:[A-Za-z0-9_-]{4,65536}|(?=\.[A-Za-z0-9_-]))"
+    rb"(?:(?:\.[A-Za-z0-9_-]{1,65536}){1,3}|\.(?![A-Za-z0-9_-]))?"
 )
 _JWT_BASE64 = LazyPattern(rb"ZXlK[A-Za-z0-9+/_-]{40,65536}={0,2}")
 _CLAIM = LazyPattern(rb'"(?:alg|typ|kid|enc|cty)"')
@@ -297,9 +323,12 @@ def _jwt_base64(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span() if match and b".ey" in _decode(match[0].rstrip(b"=")) else None
 
 
-_PEM_BEGIN = LazyPattern(rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_PEM_END = LazyPattern(rb"-{4,5} ?END[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_PEM_BODY = LazyPattern(rb"(?:[A-Za-z0-9+/=\s\"'`,*#>|]|\\[nrt]|\+|-(?!----)|[:.()])*")
+_SPACE = rb"(?: |\+|%(?:25)?20)"  # also as URLs and forms write it
+_PEM_LABEL = rb"(?:" + _SPACE + rb"?[A-Z0-9]+){0,3}" + _SPACE + rb"PRIVATE" + _SPACE + rb"KEY"
+_PEM_MARK = _PEM_LABEL + rb"(?:" + _SPACE + rb"BLOCK)?" + _SPACE + rb"?-{4,5}"
+_PEM_BEGIN = LazyPattern(rb"-{4,5}" + _SPACE + rb"?BEGIN" + _PEM_MARK)
+_PEM_END = LazyPattern(rb"-{4,5}" + _SPACE + rb"?END" + _PEM_MARK)
+_PEM_BODY = LazyPattern(rb"(?:[A-Za-z0-9+/=\s\"'`,*#>|]|\\[nrt]|%[0-9A-Fa-f]{2}|-(?!----)|[:.()])*")
 # `-----BEGIN` in base64, as it begins, and as it stands after one or two bytes more.
 _PEM_BASE64_MARK = rb"(?:LS0tLS1CRUdJTi|0tLS0tQkVHSU4g|tLS0tLUJFR0lOI)"
 _PEM_BASE64 = LazyPattern(rb"(?:[A-Za-z0-9+/_-]+|\s+|\\{1,2}[nr]){1,4096}={0,2}")
@@ -351,7 +380,7 @@ def _der(text: bytes, start: int, _: int) -> ByteRange | None:
 
 
 # A password as crypt, bcrypt, argon2 and their kin store it: the method, its parameters, the salt, and the hash.
-_HASH_METHOD = rb"\$(?:[15689y]|2[abxy]|apr1|argon2(?:id|i|d)|scrypt|pbkdf2-sha(?:1|256|512))\$"
+_HASH_METHOD = rb"\$(?:[15689y]|2[abxy]|apr1|krb5(?:tgs|asrep|pa)|argon2(?:id|i|d)|scrypt|pbkdf2-sha(?:1|256|512))\$"
 _PASSWORD_HASH = LazyPattern(_HASH_METHOD + rb"(?:[A-Za-z0-9./+=,_-]{1,96}\$){0,3}[A-Za-z0-9./+=]{22,128}")
 
 
@@ -370,9 +399,9 @@ BLOCKS = (
     Detector("AZURE", rb"(?:AZDO|AzSe|AzFu|\+ASt|ACDb|\+ACR)[A-Za-z0-9+/=_-]{4}", _azure_marked_key),
     Detector("AZURE", rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{8}", _azure_client_secret, RUN_EDGE),
     Detector("AZURE", rb"AccountKey=[A-Za-z0-9+/]{8}", _azure_account_key),
-    Detector("JWT", rb"ey[IJ][A-Za-z0-9_-]{8}", _jwt, RUN_EDGE),
+    Detector("JWT", _JWT_START + rb"[A-Za-z0-9_-]{8}", _jwt, RUN_EDGE),
     Detector("JWT", rb"ZXlK[A-Za-z0-9+/]{8}", _jwt_base64, RUN_EDGE),
-    Detector("PRIVATE_KEY", rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY", _pem),
+    Detector("PRIVATE_KEY", rb"-{4,5}[ +]?(?:%20)?BEGIN[ +%A-Z0-9]*PRIVATE[ +%]", _pem),
     Detector("PRIVATE_KEY", _PEM_BASE64_MARK + rb"[A-Za-z0-9+/]{8}", _pem_base64),
     Detector("PRIVATE_KEY", _DER_MARK, _der, EDGE),
 )

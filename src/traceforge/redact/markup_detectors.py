@@ -10,10 +10,17 @@ import re
 
 from traceforge.redact.detector import ByteRange, Detector
 from traceforge.redact.lazy_pattern import LazyPattern
-from traceforge.redact.plausibility import is_common_word, is_opaque, is_password, is_placeholder, is_random
+from traceforge.redact.plausibility import (
+    count_digits,
+    is_common_word,
+    is_opaque,
+    is_password,
+    is_placeholder,
+    is_random,
+)
 from traceforge.redact.secret_names import is_secret_field_name
 
-_WORD = rb"(?i:passw(?:or)?d|passphrase|passcode|pwd|secret|key|token|credentials?|auth(?:orization)?)"
+_WORD = rb"(?i:pass(?:w(?:or)?d|phrase|wd)?|passcode|pwd|secret|key|token|credentials?|auth(?:orization)?)"
 _NAME = rb"[A-Za-z0-9_.:-]{0,40}" + _WORD + rb"[A-Za-z0-9_-]{0,12}"
 _OPEN, _CLOSE = rb"(?:<|&lt;)", rb"(?:>|&gt;)"
 _CDATA = rb"(?:<!\[CDATA\[)?"
@@ -54,6 +61,8 @@ def _is_secret(name: bytes, value: bytes) -> bool:
     if is_secret_field_name(local_name):
         return True
     folded = local_name.lower()
+    if folded.endswith("pass"):
+        return is_password(value) and not is_common_word(value) and count_digits(value) > 0
     if folded.endswith(("password", "passwd", "passphrase", "pwd", "secret")):
         return is_password(value) or (len(value) >= 6 and b" " not in value and not is_common_word(value))
     return is_random(value) if folded.endswith(("token", "apikey", "api-key", "api_key")) else is_opaque(value)

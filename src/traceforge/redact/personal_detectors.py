@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from traceforge.redact.detector import ByteRange, Detector
 from traceforge.redact.lazy_pattern import LazyPattern
-from traceforge.redact.plausibility import is_card, is_ssn
+from traceforge.redact.plausibility import has_valid_check_digit, is_card, is_ssn
 
 LOCAL_BYTES_MAX = 64  # RFC 5321: the maximum length of the part before the @.
 CONTEXT_BYTES = 40  # How far before a number its name may stand: "my credit card number is ".
@@ -103,8 +103,10 @@ def _card(text: bytes, start: int, _: int) -> ByteRange | None:
     match = _CARD.match(text, _digits_at(text, start))
     if match is None or not _is_separate_number(text, *match.span()):
         return None
-    before = text[max(0, match.start() - CONTEXT_BYTES) : match.start()]
     number = match[0].translate(None, b" -")
+    if not has_valid_check_digit(number):  # Nine of ten numbers end here, before the expressions for what precedes.
+        return None
+    before = text[max(0, match.start() - CONTEXT_BYTES) : match.start()]
     if len(number) == len(match[0]) and _NO_CARD_NAME.search(before):
         return None
     return match.span() if is_card(number, is_named=_CARD_WORDS.search(before) is not None) else None

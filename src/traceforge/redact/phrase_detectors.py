@@ -6,6 +6,7 @@ must be random, and every other at least no word and no placeholder.
 
 from __future__ import annotations
 
+from traceforge.redact.assignment_detectors import is_other_key
 from traceforge.redact.detector import ByteRange, Detector
 from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.ordinary_values import is_joined_words
@@ -64,21 +65,53 @@ def _is_chosen(value: bytes) -> bool:
     return is_password(value) and not is_common_word(value) and not is_placeholder(value)
 
 
+_JUDGED_BYTES = 200  # Of a longer value: enough to tell.
+_PASSWORD_END = LazyPattern(rb"(?i)(?:passw(?:or)?d|passphrase|pwd|secret)\Z")
 _CALL = LazyPattern(
-    rb"\([ ]?b?[\"'][A-Za-z0-9_.-]{0,60}(?i:passw(?:or)?d|passphrase|pwd|secret)[\"'],[ ]?b?(?P<quote>[\"'])"
-    rb"(?P<value>[^\x00\"'\n\\]{6,256})(?P=quote)\s{0,4}\)"
+    rb"\([ ]?b?[\"'](?P<name>[A-Za-z0-9_.-]{0,60}(?i:passw(?:or)?d|passphrase|pwd|secret|key|token|salt))[\"'],[ ]?b?"
+    rb"(?P<quote>[\"'])(?P<value>[^\x00\"'\n\\]{6,1024})(?P=quote)\s{0,4}(?P<end>[,)])"
 )
 
 
 def _call(text: bytes, start: int, _: int) -> ByteRange | None:
-    """`define('DB_PASSWORD', '…')`, `properties.put("password", "…")`: a name and a value, and nothing else."""
+    """`define('DB_PASSWORD', '…')`, `headers.set("x-api-key", "…")`: a name and a value, and nothing before them."""
     match = _CALL.match(text, start)
-    return match.span("value") if match and _is_chosen(match["value"]) else None
+    if match is None:
+        return None
+    value = match["value"][:_JUDGED_BYTES]
+    if _PASSWORD_END.search(match["name"]) and match["end"] == b")":  # and no list of words
+        return match.span("value") if _is_chosen(value) else None
+    is_secret = (is_opaque(value) and not is_other_key(match["name"])) or _is_salt(value)
+    return match.span("value") if is_secret else None
+
+
+def _is_salt(value: bytes) -> bool:
+    """Random signs, as WordPress makes its keys and salts of; no sentence has so many."""
+    marks = set(value) & set(b"!#$%&()*+-/;<=>?@[]^_{|}~")
+    return len(value) >= 32 and len(marks) >= 5 and count_digits(value) >= 3
+
+
+_FALLBACK = LazyPattern(
+    rb"[\"'](?P<name>[A-Za-z0-9_.-]{0,60}(?i:passw(?:or)?d|passphrase|pwd|secret|key|token))[\"'][)\]]{1,2}[ ]?"
+    rb"(?:or|\|\||\?\?|\?:)[ ]?b?(?P<quote>[\"'`])(?P<value>[^\x00\"'`\n\\]{6,1024})(?P=quote)"
+)
+
+
+def _fallback(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`os.getenv("API_KEY") or "…"`: what is used where the variable is not set."""
+    quote = max(text.rfind(b'"', max(0, start - 64), start), text.rfind(b"'", max(0, start - 64), start))
+    match = _FALLBACK.match(text, quote) if quote >= 0 else None
+    if match is None or is_other_key(match["name"]):
+        return None
+    value = match["value"][:_JUDGED_BYTES]
+    is_secret = is_opaque(value) or (_PASSWORD_END.search(match["name"]) is not None and _is_chosen(value))
+    return match.span("value") if is_secret else None
 
 
 _METHOD = LazyPattern(
-    rb"(?P<word>(?i:key|token|secret|passw(?:or)?d|credential))[ ]?\([ ]?b?(?P<quote>[\"'`])"
-    rb"(?P<value>[^\x00\"'`\n\\]{6,1024})(?P=quote)[ ]?\)"
+    rb"(?P<word>(?i:key|token|secret|passw(?:or)?d|credential|\.(?:init(?:ialize)?|auth(?:enticate)?|login|identify)))"
+    rb"[ ]?\([ ]?(?:[A-Za-z_.0-9]{1,40}\([ ]?){0,2}b?(?P<quote>[\"'`])"
+    rb"(?P<value>[^\x00\"'`\n\\]{6,1024})(?P=quote)[ ]?[,)]"
 )
 _READING = LazyPattern(rb"(?i)(?:^|[^A-Za-z])(?:get|has|find|by|is|remove|delete|check|lookup)[A-Za-z]{0,24}\Z")
 _METHOD_BYTES = 32  # How far before its last word the name of a method may begin.
@@ -125,7 +158,9 @@ def _spoken(text: bytes, start: int, _: int) -> ByteRange | None:
 
 
 _LOGIN = LazyPattern(
-    rb"(?:[aA]uth|Credentials?)[ ]?=?[ ]?\([ ]?(?P<first>[\"'])[^\x00\"'\n]{1,128}(?P=first),[ ]?(?P<quote>[\"'])"
+    rb"(?:[aA]uth|[cC]redentials?|[cC]onnect(?:ion)?|[lL]ogin|[sS]ign_?[iI]n)[ ]?=?[ ]?"
+    rb"\([ ]?(?:[^\x00()\n]{1,80}?,[ ]?)?"
+    rb"(?P<first>[\"'])[^\x00\"'\n]{1,128}(?P=first),[ ]?(?P<quote>[\"'])"
     rb"(?P<value>[^\x00\"'\n\\]{6,256})(?P=quote)\s{0,4}[,)]"
 )
 
@@ -182,15 +217,32 @@ def _command(text: bytes, start: int, _: int) -> ByteRange | None:
 
 DETECTORS = (
     Detector("SECRET", rb"[\s(*`][A-Za-z]*[0-9][A-Za-z0-9_+/-]{14}", _near),
-    Detector("SECRET", rb"\([ ]?b?[\"'][A-Za-z0-9_.-]*(?i:passw(?:or)?d|passphrase|pwd|secret)[\"'],", _call),
-    Detector("SECRET", rb"(?i:key|token|secret|passw(?:or)?d|credential)[ ]?\([ ]?b?[\"'`][^\x00\"'`\n]{6}", _method),
+    Detector(
+        "SECRET", rb"\([ ]?b?[\"'][A-Za-z0-9_.-]*(?i:passw(?:or)?d|passphrase|pwd|secret|key|token|salt)[\"'],", _call
+    ),
+    Detector(
+        "SECRET",
+        rb"(?i:passw(?:or)?d|passphrase|pwd|secret|key|token)[\"'][)\]]{1,2}[ ]?(?:or|\|\||\?\?|\?:)[ ]?b?[\"'`]",
+        _fallback,
+    ),
+    Detector(
+        "SECRET",
+        rb"(?i:key|token|secret|passw(?:or)?d|credential|\.(?:init(?:ialize)?|auth(?:enticate)?|login|identify))"
+        rb"[ ]?\([ ]?(?:[A-Za-z_.0-9]+\(){0,2}b?[\"'`][^\x00\"'`\n]{6}",
+        _method,
+    ),
     Detector(
         "SECRET",
         rb"(?i:pass(?:word|wd|phrase)?|pwd?)(?:'s|\xe2\x80\x99s)?[ \t]*[:= \t][ \t]*[\"'`(]{0,2}[A-Za-z0-9]*"
         rb"[!#$%^&*@~0-9][^\x00\s]{2}",
         _spoken,
     ),
-    Detector("SECRET", rb"(?:[aA]uth|Credentials?)[ ]?=?[ ]?\([ ]?[\"']", _login),
+    Detector(
+        "SECRET",
+        rb"(?:[aA]uth|[cC]redentials?|[cC]onnect(?:ion)?|[lL]ogin|[sS]ign_?[iI]n)[ ]?=?[ ]?"
+        rb"\([^\x00()\n]*[\"'],[ ]?[\"']",
+        _login,
+    ),
     Detector("SECRET", rb"(?:(?i:cookie)[\"']?[ ]?[:=,]?|[ \t]-b)[ ]?[\"']?[A-Za-z0-9_.$-]+=", _cookies),
     Detector(
         "SECRET",

@@ -13,10 +13,11 @@ from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.ordinary_values import is_ordinary
 
 # Parts of placeholders, in any case. Looked for one by one: that takes a tenth of the time of an expression.
-_PLACEHOLDER_PARTS = (b"***", b"...", b"redacted", b"placeholder", b"${", b"{{", b"%s", b"%d", b"%(")
+_PLACEHOLDER_PARTS = (b"***", b"...", b"redacted", b"placeholder", b"${", b"{{", b"%s", b"%d")
 # Short words only as people write them: a long random key has `DUMmy` in it often enough.
 _SHORT_WORDS = (b"your-", b"your_", b"your ", b"dummy")
 _SHORT_PARTS = (*_SHORT_WORDS, *map(bytes.upper, _SHORT_WORDS), *map(bytes.capitalize, _SHORT_WORDS))
+_FORMAT_FIELD = LazyPattern(rb"%\([A-Za-z_][A-Za-z0-9_]{0,40}\)")  # `%(` alone is in one key of Django in ten
 _PLACEHOLDER_START = LazyPattern(rb":?\$[0-9A-Za-z_(]")
 _WORDS = LazyPattern(rb"[A-Za-z]+")
 _RUN = LazyPattern(rb"[A-Za-z0-9]+")
@@ -35,6 +36,8 @@ def is_placeholder(value: bytes) -> bool:
         if part in value:
             return True
     if folded.endswith((b"example", b"example\n")) or (b"<" in value and b">" in value[value.find(b"<") :]):
+        return True
+    if b"%(" in value and _FORMAT_FIELD.search(value) is not None:
         return True
     return b"$" in value[:2] and _PLACEHOLDER_START.match(value) is not None
 
@@ -139,15 +142,15 @@ def longest_alphanumeric_run(value: bytes) -> int:
     return max((len(run) for run in _RUN.findall(value)), default=0)
 
 
+# What each digit adds when it is doubled: 9 less where that has two digits. Added up in C, a number takes a quarter
+# of the time of a loop, and lists of times have hundreds of numbers as long as a card's.
+_DOUBLED_DIGITS = bytes.maketrans(b"0123456789", bytes([0, 2, 4, 6, 8, 1, 3, 5, 7, 9]))
+
+
 def has_valid_check_digit(number: bytes) -> bool:
     """The check digit of a card is right."""
-    total = 0
-    for place, byte in enumerate(reversed(number)):
-        digit = byte - 48
-        if place % 2:
-            digit = digit * 2 - 9 if digit > 4 else digit * 2
-        total += digit
-    return total % 10 == 0
+    single, doubled = number[-1::-2], number[-2::-2]
+    return (sum(single) - len(single) * ord("0") + sum(doubled.translate(_DOUBLED_DIGITS))) % 10 == 0
 
 
 # First digits and lengths of the card schemes: Visa, Mastercard, American Express, Diners Club, Discover, JCB,

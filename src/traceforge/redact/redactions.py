@@ -12,6 +12,8 @@ import hmac
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
+from msgspec import Struct
+
 from traceforge.canon import encode_utf8
 
 REDACTED = "[REDACTED]"  # No detector finds anything in it, so redacting twice changes nothing.
@@ -61,7 +63,7 @@ class Redacted(NamedTuple, Generic[Value]):
     log: list[Redaction]
 
 
-class Echo(NamedTuple):
+class Echo(Struct, frozen=True):
     """A value of an answer that also stood in its request."""
 
     answer: Redaction

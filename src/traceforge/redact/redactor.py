@@ -7,14 +7,13 @@ input always gives the same output, so that a redacted request still matches its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
 from traceforge.canon import JSON, digest_bytes, has_repeated_names, json_bytes, json_path, parse_json
 from traceforge.config import Config
 from traceforge.errors import NotJSON
-from traceforge.redact.binary_frames import begins_with_frame
 from traceforge.redact.body_encodings import (
     Part,
     WideText,
@@ -28,8 +27,9 @@ from traceforge.redact.body_encodings import (
 )
 from traceforge.redact.command_lines import redact_command
 from traceforge.redact.compressed_bodies import is_damaged, list_compressions
+from traceforge.redact.conversations import redact_cut_conversation, redact_document
 from traceforge.redact.event_frames import redact_frames
-from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_json, redact_line, redact_slots
+from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_line, redact_slots
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
 from traceforge.redact.repeated_values import RepeatedValues, list_values
@@ -37,8 +37,9 @@ from traceforge.redact.scanner import CHANCE_TYPES, SecretSpan, merge_spans
 from traceforge.redact.secret_finder import HEADER_SEPARATOR, HeaderKind, NameKind, SecretFinder, decode, encode
 from traceforge.redact.secret_names import URL_HEADERS
 from traceforge.redact.stream_redaction import TextStreamRedactor, redact_array, redact_events, redact_fragments
-from traceforge.redact.text_edits import ByteEdit, apply_edits
-from traceforge.redact.url_redaction import redact_form, redact_url
+from traceforge.redact.text_edits import ByteEdit, apply_edits, edit_spans
+from traceforge.redact.url_redaction import ACCOUNT, list_accounts, redact_form, redact_url
+from traceforge.wire.binary_frames import begins_with_frame
 from traceforge.wire.content_encoding import EncodingState, decode_chunks
 
 FORM_TYPE = "application/x-www-form-urlencoded"
@@ -100,7 +101,14 @@ class Redactor:
             return self
         earlier = self._finder.repeated_values.types if self._finder.repeated_values is not None else {}
         values = {value: kind for value, kind in values.items() if value not in earlier}
-        values = self._drop_recognised(values) if values else values
+        return self._with_repeated(earlier, self._drop_recognised(values) if values else values)
+
+    def with_accounts(self, text: str) -> Redactor:
+        """The same redactor, which also replaces each account of AWS that this text names with a resource."""
+        earlier = self._finder.repeated_values.types if self._finder.repeated_values is not None else {}
+        return self._with_repeated(earlier, dict.fromkeys(list_accounts(text), ACCOUNT))
+
+    def _with_repeated(self, earlier: Mapping[str, str], values: dict[str, str]) -> Redactor:
         if not values:
             return self
         copied = copy(self)
@@ -155,9 +163,9 @@ class Redactor:
 
         A value that is a secret at one place is replaced at every other as well; so in bodies and chunks.
         """
-        cleaned = redact_json(self._finder, value, path)
+        cleaned = redact_document(self._finder, value, path)
         repeating = self.with_values(cleaned.log)
-        return cleaned if repeating is self else redact_json(repeating._finder, value, path)
+        return cleaned if repeating is self else redact_document(repeating._finder, value, path)
 
     def redact_headers(
         self, headers: Iterable[tuple[str, str]], path: str = "$", *, is_response: bool = False
@@ -261,9 +269,10 @@ class Redactor:
 
     def _redact_lines(self, data: bytes, path: str) -> Redacted[bytes]:
         """A body that may be a stream of events or documents, and is cleaned as text as well."""
-        events = redact_events(self._finder, [data])
+        conversation = redact_cut_conversation(self._finder, data)
+        events = redact_events(self._finder, [conversation.value])
         text = self._redact_text_body(b"".join(events.value), path)
-        return Redacted(text.value, [*events.log, *text.log])
+        return Redacted(text.value, [*conversation.log, *events.log, *text.log])
 
     def _redact_compressed(self, data: bytes, compression: str, path: str, depth: int) -> Redacted[bytes] | None:
         """A compressed body that no header calls so: replaced as a whole where it holds a secret or cannot be read.
@@ -305,6 +314,10 @@ class Redactor:
         body = self._redact_body_once(data, media_type, "$")
         if not body.log and body.value == data:
             return Redacted(list(chunks), [])
+        edits = edit_spans(self._finder, data, self._finder.find_secrets_in_bytes(data))
+        as_text = apply_edits(chunks, edits, keep_together=True)
+        if b"".join(as_text) == body.value:  # Each border is known; otherwise those from the first change on shift.
+            return Redacted(as_text, body.log)
         return Redacted(apply_edits(chunks, [_single_edit(data, body.value)]), body.log)
 
     def redact_fragments(self, fragments: Sequence[str]) -> list[str]:
@@ -319,7 +332,7 @@ class Redactor:
         return TextStreamRedactor(self._finder)
 
     def _redact_json_body(self, data: bytes, value: JSON, path: str) -> Redacted[bytes]:
-        cleaned = redact_json(self._finder, value, path)
+        cleaned = redact_document(self._finder, value, path)
         if cleaned.log:
             return Redacted(json_bytes(cleaned.value), cleaned.log)
         rewritten = json_bytes(value)

@@ -20,6 +20,7 @@ from traceforge.redact import (
     encoded_keys,
     key_detectors,
     markup_detectors,
+    notation_detectors,
     personal_detectors,
     phrase_detectors,
     record_detectors,
@@ -157,12 +158,12 @@ def merge_spans(spans: Iterable[SecretSpan]) -> list[SecretSpan]:
 
 
 def join_anchors(detectors: Iterable[Detector]) -> bytes:
-    """One expression for all anchors. Each edge is written once: with a copy for each detector, the automaton would
-    follow all copies after every word.
+    """One expression for all anchors. Each edge is written once, and each anchor: with a copy for each detector, the
+    automaton would follow all copies after every word.
     """
-    anchors: dict[bytes, list[bytes]] = {}
+    anchors: dict[bytes, dict[bytes, None]] = {}
     for detector in detectors:
-        anchors.setdefault(detector.edge, []).append(b"(?:%b)" % detector.anchor)
+        anchors.setdefault(detector.edge, {})[b"(?:%b)" % detector.anchor] = None
     return b"|".join(b"%b(?:%b)" % (edge, b"|".join(group)) for edge, group in anchors.items())
 
 
@@ -193,6 +194,7 @@ def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
         *context_detectors.DETECTORS,
         *markup_detectors.DETECTORS,
         *assignment_detectors.DETECTORS,
+        *notation_detectors.DETECTORS,
         *phrase_detectors.DETECTORS,
         *record_detectors.DETECTORS,
         *companion_detectors.DETECTORS,

@@ -32,7 +32,8 @@ FIELD_NAMES = (
     "master_key", "admin_key", "auth_key", "api_secret", "api_secret_key", "consumer_secret", "shared_secret",
     "token_secret", "access_token_secret", "oauth_token_secret", "app_password", "client_password", "secret_string",
     "personal_access_token", "private_token", "deploy_token", "webhook_signing_secret",
-    "client_token", "client_assertion", "code_verifier", "db_pass", "mfa_code", "totp_code", "SAMLResponse",
+    "client_token", "client_assertion", "code_verifier", "db_pass", "mfa_code", "totp_code", "otp_code",
+    "SAMLResponse", "one_time_password", "recovery_code", "recovery_codes", "backup_codes",
 )  # fmt: skip
 
 # Headers in which a provider names the account of the caller, in a request or in its answer.
@@ -89,7 +90,7 @@ _HEADER_ENDING = LazyPattern(
     r"(?:^|[-_])(?:auth|jwt|key|token|credentials?|cookie|bearer|otp)$"
     r"|(?:authorization|authentication|api[-_]?keys?|access[-_]?key|token|secret|passw(?:or)?d|passphrase|passcode)$"
     r"|(?:jwt|saml|identity|client)[-_]assertion$"
-    r"|-signature(?:-[0-9]{1,3})?$"  # of a webhook or a request; with `_`, it is the signature of a function
+    r"|-sign(?:ature)?(?:-[0-9]{1,3})?$"  # of a webhook or a request; with `_`, it is the signature of a function
 )
 _PLAIN_HEADER = LazyPattern(
     r"(?:^|[-_])(?:idempotency|cache|surrogate|websocket|public|partition|routing|sort|primary|row|object|dedup"

@@ -22,7 +22,7 @@ ALPHABETS = {
     "lower": "[a-z0-9]",
     "alnum": "[A-Za-z0-9]",
     "word": "[A-Za-z0-9_]",
-    "base64": "[A-Za-z0-9+/=]",
+    "base64": "(?:[A-Za-z0-9+/=]|%2[BbFf]|%3[Dd])",  # also in a URL
     "url": "[A-Za-z0-9_-]",  # base64 for URLs
     "dots": "[A-Za-z0-9_.=-]",  # several parts of it
     "uuid": "[0-9a-fA-F-]",
@@ -78,6 +78,10 @@ VENDOR_KEYS = (
     _row("Browserbase", "bb_live_ bb_test_", "url", 20, 64),
     _row("Cartesia", "sk_car_", "alnum", 20, 64),
     _row("Cursor", "key_", "lower", 60, 68, "rules"),
+    _row("Runway", "key_", "hex", 128, 128, "rules"),
+    _row("Retell AI", "key_", "hex", 28, 28, "rules"),
+    _row("Scale", "live_ test_", "hex", 32, 32, "rules"),
+    _row("CodeRabbit", "cr-", "hex", 58, 58, "rules"),
     _row("OpenAI Realtime", "ek_", "hex", 32, 32, "rules"),
     _row("Sourcegraph", "sgp_ sgp_local_ sgd_ slk_", "word", 40, 72, "rules"),
     _row("Voiceflow", "VF.DM. VF.WS.", "dots", 40, 48, "rules"),
@@ -153,7 +157,7 @@ VENDOR_KEYS = (
     _row("Yandex Cloud", "AQVN", "url", 34, 40, "rules"),
     _row("Yandex", "y0_ y1_ y2_ y3_", "url", 40, 130),
     _row("Yandex Cloud", "t1.", "dots", 80, 400, "rules"),
-    _row("AWS session", "FwoGZXIvYXdz IQoJb3JpZ2lu", "base64", 80, 4096),
+    _row("AWS session", "FwoGZXIvYXdz FQoGZXIvYXdz IQoJb3JpZ2lu", "base64", 80, 4096),
     _row("Google", "1//0", "url", 40, 200),
     _row("OpenShift", "sha256~", "url", 43, 43, "rules"),
     _row("Render", "rnd_", "alnum", 26, 40),
@@ -180,6 +184,7 @@ VENDOR_KEYS = (
     _row("Pulumi", "pul-", "lower", 40, 40, "rules"),
     _row("Prefect", "pnu_ pnb_", "alnum", 36, 36, "rules"),
     _row("Tailscale", "tskey-api- tskey-auth- tskey-client- tskey-scim- tskey-webhook-", "url", 20, 80, "rules"),
+    _row("Tailscale", "tskey-secret-", "url", 20, 80, "rules"),
     _row("Scalingo", "tk-us-", "url", 48, 48, "rules"),
     _row("Octopus", "API-", "upper", 26, 40, "rules"),
     _row("Dynatrace", "dt0c01. dt0s01. dt0s02.", "dots", 60, 120, "rules"),
@@ -228,7 +233,7 @@ VENDOR_KEYS = (
     _row("ConfigCat", "configcat-sdk-1/", "slashes", 45, 45, "rules"),
     _row("DevCycle", "dvc_client_ dvc_mobile_ dvc_server_", "url", 10, 80, "rules"),
     _row("Mergify", "mka_", "alnum", 32, 80),
-    _row("Mergify", "mergify_application_key_", "alnum", 40, 80, "rules"),
+    _row("Mergify", "mergify_application_key_", "url", 40, 80, "rules"),
     # Work, design and support
     _row("Adobe", "p8e-", "alnum", 32, 32, "rules"),
     _row("Bannerbear", "bb_pr_ bb_ma_", "hex", 30, 32, "rules"),

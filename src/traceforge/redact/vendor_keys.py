@@ -26,6 +26,7 @@ _OPEN_ALPHABETS = frozenset(
 )  # They hold `-` or `.`, so a key of them starts once in a run.
 _ANCHOR_BYTES = 10  # of the key after its prefix, that the scan over all detectors looks at
 _OPEN_ANCHOR_BYTES = 6  # the same for an open alphabet, whose prefixes start few runs; with 5, `patterns` is one
+_BASE64 = "[A-Za-z0-9+/=]"  # without what stands for its marks in a URL: the scan needs the first characters alone
 _INDEX_BYTES = 2  # of a prefix: no prefix is shorter
 _LONG_PREFIX_BYTES = 4  # of a prefix that hardly begins another word
 _KINDS = bytes.maketrans(f"{ascii_lowercase}{ascii_uppercase}{digits}".encode(), b"a" * 26 + b"A" * 26 + b"0" * 10)
@@ -79,7 +80,7 @@ def _expression(row: VendorKey, prefix: str) -> str:
     # The last character is no separator, so that a full stop after the key is not a part of it.
     last = "[A-Za-z0-9_=-]" if row.alphabet in _OPEN_ALPHABETS else alphabet
     body = f"{alphabet}{{{row.shortest - 1},{row.longest - 1}}}{last}"
-    return re.escape(prefix) + body + r"(?![A-Za-z0-9_])"
+    return re.escape(prefix) + body + r"(?!_{0,2}[A-Za-z0-9])"
 
 
 def _anchor(rows: list[tuple[VendorKey, str]]) -> str:
@@ -87,7 +88,8 @@ def _anchor(rows: list[tuple[VendorKey, str]]) -> str:
     prefixes: dict[str, set[str]] = {}
     for row, prefix in rows:
         looked_at = _OPEN_ANCHOR_BYTES if row.alphabet in _OPEN_ALPHABETS else _ANCHOR_BYTES
-        suffix = f"{ALPHABETS[row.alphabet]}{{{min(row.shortest, looked_at)}}}"
+        alphabet = _BASE64 if row.alphabet == "base64" else ALPHABETS[row.alphabet]
+        suffix = f"{alphabet}{{{min(row.shortest, looked_at)}}}"
         prefixes.setdefault(suffix, set()).add(re.escape(prefix))
     return "|".join(f"(?:{'|'.join(sorted(names))}){suffix}" for suffix, names in prefixes.items())
 
@@ -183,5 +185,8 @@ def _split_rows() -> tuple[list[tuple[VendorKey, str]], list[tuple[VendorKey, st
 
 _CLOSED, _OPEN = _split_rows()
 _MANNER_DETECTOR = Detector("API_KEY", _MIDDLE + rb"[A-Za-z0-9_-]{20}", _manner)
-_UNKNOWN_DETECTOR = Detector("API_KEY", _BEFORE_UNKNOWN + rb"[A-Za-z][A-Za-z0-9]*[-_.][A-Za-z0-9_-]{20}", _unknown)
+# After a full stop the random text is longer: `response.function_call_arguments`, in many events of OpenAI, is none.
+_UNKNOWN_DETECTOR = Detector(
+    "API_KEY", _BEFORE_UNKNOWN + rb"[A-Za-z][A-Za-z0-9]*(?:[-_]|\.[A-Za-z0-9_-]{4})[A-Za-z0-9_-]{20}", _unknown
+)
 DETECTORS = (_table_detector(EDGE, _CLOSED), _table_detector(RUN_EDGE, _OPEN), _MANNER_DETECTOR, _UNKNOWN_DETECTOR)

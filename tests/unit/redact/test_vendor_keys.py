@@ -58,7 +58,7 @@ def _lower(length: int) -> str:
         f"bce-v3/ALTAK-{_alnum(21)}/{_lower(40)}",
         f"standard_{_draw('0123456789abcdef', 256)}",
         f"xau_{_alnum(12)}-{_alnum(18)}",
-        f"_gitlab_session={_lower(32)}",
+        f"gitlab_session={_lower(32)}",
         f"xoxd-{_alnum(40)}%2B{_alnum(20)}/{_alnum(20)}",
         f"xoxr-{_alnum(16)}",
         f"https://hooks.zapier.com/hooks/catch/{_alnum(12)}/{_alnum(7)}",
