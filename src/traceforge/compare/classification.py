@@ -9,6 +9,7 @@ docs/explanation/how-changes-are-classified.md has an example for each; an id ne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,10 @@ LENGTH_WORDS_MIN = 20  # `Yes.` and `Yes, it is.` differ by a factor of three an
 LENGTH_FINISH_REASONS = frozenset({"length", "max_tokens", "max_output_tokens", "MAX_TOKENS"})
 SHOWN_MAX = 3  # As many examples as fit a line; the rest is counted.
 VALUE_CHARS_MAX = 40
+# In the response of an MCP server, perhaps after notifications; no provider of models has it there.
+_TOOL_LIST = re.compile(
+    r"\$\.response(?:\.body\.messages\[\d+\])?\.result\.(?:tools|prompts|resources|resourceTemplates)\b"
+)
 
 RULES: dict[str, str] = {
     "request.prompt": "The prompt changed.",
@@ -43,6 +48,7 @@ RULES: dict[str, str] = {
     "answer.space": "Only white space differs.",
     "answer.length": "The answer is much longer or shorter.",
     "answer.finish": "The finish reason changed.",
+    "answer.tool_list": "What a tool server offers changed, which a model sees.",
     "answer.other": "Another field of the answer changed.",
 }
 
@@ -96,8 +102,11 @@ def classify_answer(diff: AnswerDiff) -> tuple[ClassifiedChange, ...]:
         changes.append(ClassifiedChange("answer.absent", reason, "$.response"))
     for choice in diff.choices:
         changes += _choice_changes(choice)
-    if diff.other:
-        changes.append(ClassifiedChange("answer.other", _rows_reason(diff.other), _first_path(diff.other)))
+    listed = [row for row in diff.other if _TOOL_LIST.match(row.path)]
+    other = [row for row in diff.other if not _TOOL_LIST.match(row.path)]
+    for rule, rows in (("answer.tool_list", listed), ("answer.other", other)):
+        if rows:
+            changes.append(ClassifiedChange(rule, _rows_reason(rows), _first_path(rows)))
     order = list(RULES)
     return tuple(sorted(changes, key=lambda change: order.index(change.rule)))
 

@@ -12,15 +12,18 @@ whose length changed is one difference, because `["a", "b"]` becoming `["b"]` is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
+
+from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, json_path
 
 if TYPE_CHECKING:
     from traceforge.compare.text_diff import TextDiff
+
+PATH_LENGTH_MAX = 1000  # A body may have names of any length above any number of values.
 
 
 class Absent(Enum):
@@ -33,8 +36,7 @@ ABSENT: Final = Absent.ABSENT
 Side: TypeAlias = "JSON | Absent"
 
 
-@dataclass(frozen=True)
-class ValueChange:
+class ValueChange(Struct, frozen=True, dict=True):
     """One difference. `path` is its JSON path in the second call, or in the first if it was removed."""
 
     path: str
@@ -45,9 +47,8 @@ class ValueChange:
     def text(self) -> TextDiff | None:
         """The word-level difference, where both sides are texts."""
         if isinstance(self.before, str) and isinstance(self.after, str):
-            from traceforge.compare.text_diff import (
-                diff_words,
-            )  # Its expressions are large, and few trees differ in words.
+            # Deferred: its expressions are large, and few trees differ in words.
+            from traceforge.compare.text_diff import diff_words
 
             return diff_words(self.before, self.after)
         return None
@@ -81,8 +82,14 @@ def is_same_as_doubles(before: Side, after: Side) -> bool:
 
 
 def list_differences(before: Side, after: Side, path: str) -> Iterator[ValueChange]:
-    """Every place at or below `path` where two values differ; objects by key in the order of their first mention."""
-    if isinstance(before, dict) and isinstance(after, dict):
+    """Every place at or below `path` where two values differ; objects by key in the order of their first mention.
+
+    What lies below a path that is too long to be repeated for each value is one difference.
+    """
+    if len(path) > PATH_LENGTH_MAX:
+        if not is_same_json(before, after):
+            yield ValueChange(path, before, after)
+    elif isinstance(before, dict) and isinstance(after, dict):
         for key in {**before, **after}:
             yield from list_differences(before.get(key, ABSENT), after.get(key, ABSENT), json_path(path, key))
     elif isinstance(before, list) and isinstance(after, list) and not _is_one_row(before, after):

@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import cast
+
+from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.replay.compared_frames import CLIENT_FRAMES, CREATE_RESPONSE, compare_frames, list_client_frames
 from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
 
 
-class UncomparedField(NamedTuple):
+class UncomparedField(Struct, frozen=True):
     """A field that decides no answer, if it has the form that the provider documents. In any other form it counts."""
 
     path: tuple[str, ...]  # from the body's root
@@ -48,11 +51,11 @@ _OPENAI_FIELDS = (
 )
 _ANTHROPIC_FIELDS = (UncomparedField(("metadata", "user_id"), _is_text_or_null),)
 _VERTEX_FIELDS = (UncomparedField(("labels",), _is_texts_by_name),)
-# Of Converse, which is no dialect of ours.
+_BEDROCK = "bedrock"
 _BEDROCK_FIELDS = (UncomparedField(("requestMetadata",), _is_texts_by_name),)
 
 _VERTEX_PATH = re.compile(r"/(?:publishers|projects)/[^/]+/")
-_BEDROCK_PATH = re.compile(r"/model/[^/]+/converse(?:-stream)?/?\Z")
+_BEDROCK_PATH = re.compile(r"/converse(?:-stream)?/?\Z")
 
 # Of a request in the unified view, which has no path: by its provider.
 _UNIFIED_FIELDS: dict[str, Sequence[UncomparedField]] = {
@@ -61,6 +64,8 @@ _UNIFIED_FIELDS: dict[str, Sequence[UncomparedField]] = {
     Dialect.GEMINI: _VERTEX_FIELDS,
 }
 
+_VERTEX_PROJECT = re.compile(r"\Aprojects/[^/]+/")
+_VERTEX_NAMES = ("model", "cachedContent", "cached_content")  # fields that hold the name of a resource
 _RENUMBERED = re.compile(r"\[TOOL_CALL \d+\]=*\Z")
 
 
@@ -73,7 +78,7 @@ def find_uncompared_fields(endpoint: Endpoint, path: str) -> Sequence[Uncompared
         return _ANTHROPIC_FIELDS
     if endpoint.dialect is Dialect.GEMINI:
         return _VERTEX_FIELDS if _VERTEX_PATH.search(path) else ()
-    return _BEDROCK_FIELDS if endpoint.dialect is None and _BEDROCK_PATH.search(path) else ()
+    return _BEDROCK_FIELDS if endpoint.dialect == _BEDROCK and _BEDROCK_PATH.search(path) else ()
 
 
 def drop_fields(body: JSON, fields: Sequence[UncomparedField]) -> tuple[JSON, tuple[str, ...]]:
@@ -81,6 +86,9 @@ def drop_fields(body: JSON, fields: Sequence[UncomparedField]) -> tuple[JSON, tu
 
     An object that only held such a field goes, too.
     """
+    frames = list_client_frames(body)
+    if frames is not None:
+        return _drop_in_frames(frames)
     if not isinstance(body, dict) or not fields:
         return body, ()
     dropped: list[str] = []
@@ -102,6 +110,21 @@ def drop_fields(body: JSON, fields: Sequence[UncomparedField]) -> tuple[JSON, tu
     return body, tuple(dropped)
 
 
+def _drop_in_frames(frames: list[JSON]) -> tuple[JSON, tuple[str, ...]]:
+    """The frames of a WebSocket without these fields of requests of the Responses API, and their paths."""
+    compared: list[JSON] = []
+    dropped: list[str] = []
+    for place, frame in enumerate(frames):
+        event = frame.get("json") if isinstance(frame, dict) else None
+        if isinstance(frame, dict) and isinstance(event, dict) and event.get("type") == CREATE_RESPONSE:
+            event, paths = drop_fields(event, _OPENAI_FIELDS)
+            dropped += [f"$.{CLIENT_FRAMES}[{place}].json{path[1:]}" for path in paths]
+            compared.append({**frame, "json": event})
+        else:
+            compared.append(frame)
+    return {CLIENT_FRAMES: compared}, tuple(dropped)
+
+
 def find_compared_part(request: JSONObject, dialect: str) -> JSONObject:
     """What is compared of a request that is in the unified view, such as that of a snapshot which a person wrote."""
     compared, _ = drop_fields(request, _UNIFIED_FIELDS.get(dialect, ()))
@@ -117,10 +140,25 @@ def _without(body: JSONObject, name: str) -> JSONObject:
     return {key: value for key, value in body.items() if key != name}
 
 
+def hide_project(upstream: str, body: JSON) -> JSON:
+    """The body without the project of its sender, which Vertex has in the names of models and of cached contents."""
+    if not upstream.startswith("vertex/") or not isinstance(body, dict):
+        return body
+    names = {
+        name: _VERTEX_PROJECT.sub("projects/*/", value)
+        for name in _VERTEX_NAMES
+        if isinstance(value := body.get(name), str)
+    }
+    return {**body, **names} if names else body
+
+
 def renumber_ids(body: JSON) -> JSON:
     """The body with its ids of tool calls renumbered; the body itself where it defines none."""
     if not isinstance(body, dict):
         return body
+    frames = list_client_frames(body)
+    if frames is not None:
+        return {CLIENT_FRAMES: compare_frames(frames, {})}
     copy, ids = _copy_with_ids(body)
     if not ids.numbers:
         return body

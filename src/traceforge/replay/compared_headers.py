@@ -41,6 +41,7 @@ _TRACING = (
 )  # fmt: skip
 _REQUEST_IDS = (
     "x-request-id", "x-client-request-id", "x-ms-client-request-id", "x-correlation-id", "idempotency-key",
+    "mcp-session-id", "last-event-id",
 )  # fmt: skip
 _ACCOUNTS = tuple(name.lower() for name in ACCOUNT_HEADERS)
 IGNORED_NAMES = frozenset({*_CONNECTION, *_SIGNING, *_CLIENT_VERSIONS, *_TRACING, *_REQUEST_IDS, *_ACCOUNTS})
@@ -54,6 +55,12 @@ ALWAYS_STORED = frozenset(
     {"anthropic-version", "anthropic-beta", "openai-beta", "api-version", "x-goog-request-params"}
 )
 
+_SIGNING_PARAMETERS = frozenset(
+    {
+        "x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-expires", "x-amz-security-token",
+        "x-amz-signature", "x-amz-signedheaders",
+    }
+)  # fmt: skip
 _SIGNATURE = re.compile(r"(?:^|[-_])signature$")
 _PROJECT = re.compile(r"(?i)(projects(?:/|%2f))[^/&%]+")  # an account, which does not count
 _CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([^;"',]*)""")
@@ -102,6 +109,11 @@ class HeaderRules:
             if self.is_compared(name):
                 values.setdefault(name.lower(), []).append(value.strip())
         return tuple(sorted(pair for name, texts in values.items() for pair in _normalize(name, texts)))
+
+
+def is_signing_parameter(name: str) -> bool:
+    """Whether a parameter of a URL is a part of its signature, as a header would be: a presigned URL of AWS."""
+    return name.lower() in _SIGNING_PARAMETERS
 
 
 def is_credential(name: str) -> bool:

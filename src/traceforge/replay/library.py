@@ -19,6 +19,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from traceforge.canon import Digest
 from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints, find_differing_path, keep_known_headers
 from traceforge.replay.recorded_response import RecordedResponse
@@ -40,7 +42,7 @@ class RecordingSource(Protocol):
         """The recorded request, for explanations; raises the same."""
 
 
-class RecordedKey(NamedTuple):
+class RecordedKey(Struct, frozen=True):
     """A key, and the fingerprints of the redacted parts that are compared with it."""
 
     key: Digest
@@ -62,7 +64,7 @@ class Recording(NamedTuple):
     shared: RecordedKey | None = None  # without the declarations for its test, if that is another one
 
 
-class LookupResult(NamedTuple):
+class LookupResult(Struct, frozen=True):
     """The recording of a request; without one, whether only a redacted part differs from a recording."""
 
     recording: Recording | None

@@ -10,6 +10,7 @@ In this order:
                         resource
     local/v1            loopback, a private address or a host of a single label, on any port
     mcp/files           a tool server that the application starts, by the name of its program
+    tool/book_table     a function of the application that a model calls
     llm.example.com/v1  any other host
 
 The path before the endpoint counts, except at a provider. If the `Host` header names another upstream than the URL,
@@ -22,10 +23,12 @@ import ipaddress
 import re
 import socket
 from collections.abc import Sequence
-from typing import NamedTuple
 from urllib.parse import unquote
 
+from msgspec import Struct
+
 from traceforge.wire.endpoints import find_prefix
+from traceforge.wire.operation_names import TOOL_SCHEMES
 
 LOCAL = "local"
 UNKNOWN_UPSTREAM = "?"  # No upstream can have this name.
@@ -52,8 +55,9 @@ _OFFICIAL_HOSTS = (
     (r"api\.deepseek\.com", "deepseek"),
     (r"api\.fireworks\.ai", "fireworks"),
     (r"api\.groq\.com", "groq"),
-    (r"api\.mistral\.ai", "mistral"),
-    (r"api\.together\.(?:xyz|ai)", "together"),
+    (r"api\.(?:(?P<location>eu|us)\.)?mistral\.ai", "mistral"),
+    (r"(?:api|stream)\.replicate\.com", "replicate"),
+    (r"api(?:-inference)?\.together\.(?:xyz|ai)", "together"),
     (r"(?:(?P<location>[a-z0-9-]+)\.)?api\.x\.ai", "xai"),
     (r"ollama\.com", "ollama"),
     (r"(?:(?P<location>[a-z0-9-]+)\.)?openrouter\.ai", "openrouter"),
@@ -67,13 +71,12 @@ _PROVIDER_URLS = {
 }
 
 _AUTHORITY = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?//([^/?#]*)")
-_TOOL_SERVER = "mcp://"  # that the application starts as a child process; `capture/hook/mcp_messages.py`
 _CLEARTEXT = re.compile(r"(?i)(?:http|ws)://")
 _LOCATION = re.compile(r"/locations/([^/:]+)")
 _DEPLOYMENT = re.compile(r"/(?:deployments|endpoints|applications|agents|models)/(.+)")
 _PUBLISHER = re.compile(r"/publishers/([^/]+)/")  # whose model it is: two may have models of one name
 _PROJECT = re.compile(r"(?<=/projects/)[^/]+")
-_ACCOUNT = re.compile(r"(?<=:)[0-9]{12}(?=:)")  # in the name of a resource of AWS
+_ACCOUNT = re.compile(r"(?<=:)(?:[0-9]{12}|\[REDACTED\])(?=:)")  # in the name of a resource of AWS
 
 _AMBIGUOUS_LETTERS = frozenset("\u00df\u03c2\u200c\u200d")  # which IDNA 2003 changes and IDNA 2008 does not
 
@@ -89,7 +92,7 @@ _LOCAL_NETWORKS = tuple(
 )  # fmt: skip
 
 
-class DeclaredUpstream(NamedTuple):
+class DeclaredUpstream(Struct, frozen=True):
     """An upstream of the configuration."""
 
     name: str
@@ -97,7 +100,7 @@ class DeclaredUpstream(NamedTuple):
     same_as: str = ""  # the logical upstream that it is equal to
 
 
-class _DeclaredAddress(NamedTuple):
+class _DeclaredAddress(Struct, frozen=True):
     place: str  # the host, a port that is not the default one, and the path without a slash at its end
     name: str
 
@@ -122,8 +125,8 @@ class UpstreamNames:
         place, host, has_default_port = _split_authority(url)
         if not host:
             return UNKNOWN_UPSTREAM
-        if url.startswith(_TOOL_SERVER):
-            return f"mcp/{host}"
+        if url.startswith(TOOL_SCHEMES):
+            return f"{url.partition(':')[0]}/{host}"
         for address in self._addresses:
             suffix = (place + path).removeprefix(address.place)
             if suffix != place + path and suffix[:1] in ("", "/"):
@@ -187,6 +190,11 @@ def same_as_setting(recorded: str, live: str, base_url: str) -> str:
     host = _split_authority(url)[1]
     name = re.sub(r"[^a-z0-9]+", "-", host.removeprefix("api.")).strip("-") or "gateway"
     return f'"upstreams": {{"{name}": {{"url": "{url}", "same_as": "{same_as}"}}}}'
+
+
+def is_tool(upstream: str) -> bool:
+    """Whether a logical upstream is a tool server, or a function that a model calls."""
+    return upstream.startswith(("mcp/", "tool/"))
 
 
 def is_provider(upstream: str) -> bool:

@@ -6,7 +6,8 @@ two runs of the same suite, or takes a recording of another test where this one 
 The order, of which the first that tells two recordings apart decides:
 
     1. of the same scope, before those of all others
-    2. of the same endpoint, before those of another one; other scopes are compared at the same endpoint only
+    2. of the same endpoint, before those of another one; other scopes are compared at the same endpoint only. Where
+       no model answers in words (files, batches, images), the address tells endpoints apart
     3. the same prompt, before an edited one, before another one (`request_distance`)
     4. in the same scope: one that has not answered yet; elsewhere: of the same test with other parameters, then of
        the same file
@@ -17,17 +18,20 @@ The order, of which the first that tells two recordings apart decides:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from itertools import zip_longest
+
+from msgspec import Struct
 
 from traceforge.errors import TraceForgeError
 from traceforge.replay.library import Library, Recording
 from traceforge.replay.request_distance import RequestDistance, measure_distance
 from traceforge.replay.request_key import KeyedRequest, KeyFields
+from traceforge.wire.dialect_declaration import EndpointKind
 
 CANDIDATES_MAX = 200  # A project may have 100,000 recordings. Elsewhere, the latest are compared.
 
 
-class NearestRecording(NamedTuple):
+class NearestRecording(Struct, frozen=True):
     """A recording, and its request."""
 
     recording: Recording
@@ -54,7 +58,12 @@ def _find_in_scope(request: KeyedRequest, scope: str, library: Library) -> Neare
         used = {recording.name: library.has_answered(recording) for recording in candidates}
         unused_first = sorted(candidates, key=lambda recording: used[recording.name])[:CANDIDATES_MAX]
         ranked = [
-            ((distance.prompt, used[recording.name], distance), position, recording, key_fields)
+            (
+                (_address_distance(key_fields, request), distance.prompt, used[recording.name], distance),
+                position,
+                recording,
+                key_fields,
+            )
             for position, (recording, key_fields, distance) in enumerate(_measure(unused_first, request))
         ]
         if ranked:
@@ -68,7 +77,12 @@ def _find_elsewhere(request: KeyedRequest, scope: str, library: Library) -> Near
     kinship = {recording.name: _kinship(recording.scope, scope) for recording in candidates} if scope else {}
     candidates.sort(key=lambda recording: -kinship.get(recording.name, 0))
     ranked = [
-        ((distance.prompt, kinship.get(recording.name, 0), distance), position, recording, key_fields)
+        (
+            (_address_distance(key_fields, request), distance.prompt, kinship.get(recording.name, 0), distance),
+            position,
+            recording,
+            key_fields,
+        )
         for position, (recording, key_fields, distance) in enumerate(_measure(candidates[-CANDIDATES_MAX:], request))
     ]
     if not ranked:
@@ -90,6 +104,15 @@ def _measure(
 
 def _is_same_endpoint(recording: Recording, request: KeyedRequest) -> bool:
     return recording.endpoint[:2] == request.endpoint[:2]
+
+
+def _address_distance(key_fields: KeyFields, request: KeyedRequest) -> int:
+    """How much of the address differs, where it alone tells endpoints apart; an id in it is one part of several."""
+    if request.endpoint.kind is not EndpointKind.OTHER:
+        return 0
+    sent = request.key_fields
+    parts = [key_fields.method, *key_fields.address.split("/")]
+    return sum(part != other for part, other in zip_longest(parts, [sent.method, *sent.address.split("/")]))
 
 
 def _kinship(scope: str, other: str) -> int:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Caller, Headers
+from traceforge.replay.compared_frames import name_every_frame
+from traceforge.replay.conversation_lookup import OpenConversations
 from traceforge.replay.fingerprints import fingerprint_redactions
 from traceforge.replay.library import Library, LookupResult
 from traceforge.replay.recorded_response import RecordedResponse
@@ -26,9 +30,12 @@ from traceforge.replay.unmatched import (
 )
 
 NO_ANSWER = RecordedResponse(0, (), (), streamed=False)  # of a request that goes to its upstream
+# Of the next frames of an open conversation; the statuses that `capture.hook.replayed_response` knows.
+SAME_RECORDING = RecordedResponse(304, (), (), streamed=False)
+SEND_ALL = RecordedResponse(412, (), (), streamed=False)
 
 
-class ReplayResult(NamedTuple):
+class ReplayResult(Struct, frozen=True):
     """The response to send, which is a 418 for an unmatched request, or NO_ANSWER; and where it comes from."""
 
     response: RecordedResponse  # NO_ANSWER where the request goes to its upstream
@@ -55,7 +62,7 @@ class FallbackSource(Protocol):
         ...
 
 
-class SentRequest(NamedTuple):
+class SentRequest(Struct, frozen=True):
     """A request as the application sent it, with its secrets; never stored."""
 
     method: str
@@ -122,6 +129,7 @@ class Player:
         self._fallback = fallback
         self._lock = threading.Lock()  # for the counts below
         self.unmatched: list[UnmatchedRequest] = []
+        self.conversations = OpenConversations()
         self.default_scope = ""  # of calls that belong to no test
         self.scope_prefix = ""  # a folder in scopes of now that recorded ones lack: it is cut off
         # Whether recorded scopes hold `[REDACTED]`: then a live scope without recordings is redacted, too.
@@ -146,6 +154,11 @@ class Player:
     def has_match_key(self) -> bool:
         """Whether redacted parts can be compared with those of recordings that were made with the key."""
         return self._match_key is not None
+
+    @property
+    def has_recordings(self) -> bool:
+        """Whether there is anything to answer from; `record --fresh` answers nothing."""
+        return len(self._library) > 0
 
     @property
     def played_count(self) -> int:
@@ -173,6 +186,36 @@ class Player:
             return self._answer_unreadable(request, caller, lookup.recording.name, exc)
         self._count_use(request, caller, lookup, response)
         return ReplayResult(self._refill_echoes(response, headers, request), lookup.recording.name)
+
+    def play_part(
+        self, method: str, url: str, headers: Headers, body: bytes, caller: Caller, conversation: str, start: int = 0
+    ) -> ReplayResult:
+        """The recording of a conversation that begins like this, which counts as used when `play` gets all of it.
+
+        With a `start`, the body has the frames from there on. The result is then SAME_RECORDING, or SEND_ALL where
+        the frames before them are needed, too.
+        """
+        if start:
+            is_same = self.conversations.goes_on(conversation, start, body, self._library)
+            return ReplayResult(SAME_RECORDING if is_same else SEND_ALL)
+        caller = self._name_caller(caller)
+        for scope in dict.fromkeys((caller.scope, "")):
+            request = self._keyer.key_request(method, url, headers, body, scope=scope)
+            follow = partial(self._keyer.follow_frames, method, url, headers, request)
+            recording = self.conversations.choose_recording(
+                conversation, request, caller.scope, self._library, follow
+            )
+            if recording is not None or not request.tests:
+                break
+        if recording is None:
+            self.conversations.end(conversation)
+            unmatched = explain_unmatched(request, LookupResult(None), caller.scope, self._library)
+            return self._answer_unmatched(request, caller, unmatched)
+        try:
+            response = recording.source.load_response()
+        except TraceForgeError as exc:
+            return self._answer_unreadable(request, caller, recording.name, exc)
+        return ReplayResult(self._refill_echoes(response, headers, request), recording.name)
 
     def _refill_echoes(self, response: RecordedResponse, headers: Headers, request: KeyedRequest) -> RecordedResponse:
         if not response.echoes:
@@ -295,7 +338,7 @@ class Player:
             if request.volatile_counts:
                 self.volatile_counts.update(request.volatile_counts)
             if request.uncompared_paths:
-                self.uncompared_field_counts.update(request.uncompared_paths)
+                self.uncompared_field_counts.update({name_every_frame(path) for path in request.uncompared_paths})
             if response.redacted_count:
                 self.redacted_response_count += 1
             if not lookup.redactions_compared:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, cast
 
+from msgspec import Struct
+
 from traceforge.canon import JSONObject
 from traceforge.exchange import Chunk, Headers
 
 HOLD_S_MIN = 30.0  # A client that waits on after it is refused: longer, and a red test takes longer.
 
 
-class EchoReference(NamedTuple):
+class EchoReference(Struct, frozen=True):
     """A `[REDACTED]` in a response whose value was also redacted in the request; it is refilled from there."""
 
     marker: int  # which `[REDACTED]` of the response body, from 0

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from traceforge.canon import JSON
 from traceforge.compare.json_diff import ABSENT, Absent, Side, is_same_json, list_differences
 from traceforge.compare.request_fields import INSTRUCTION_FIELDS, INSTRUCTION_ROLES, MODEL_FIELDS, PROMPT_FIELDS
@@ -65,7 +67,7 @@ def measure_distance(before: KeyFields, after: KeyFields) -> RequestDistance:
     return RequestDistance(likeness, has_other_model, prompt_weight + weight)
 
 
-class _Prompt(NamedTuple):
+class _Prompt(Struct, frozen=True):
     instructions: list[JSON]  # the system prompt
     conversation: list[JSON]
 

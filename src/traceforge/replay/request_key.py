@@ -19,15 +19,14 @@ among the stored requests, so that unknown equals anything.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import unquote_plus
+
+from msgspec import Struct
 
 from traceforge.canon import JSON, Digest, FieldsDigest, exact_canonical_bytes, json_bytes, parse_all_members
 from traceforge.errors import NotJSON
@@ -37,11 +36,13 @@ from traceforge.replay.compared_body import (
     UncomparedField,
     drop_fields,
     find_uncompared_fields,
+    hide_project,
     is_at_field,
     renumber_ids,
 )
-from traceforge.replay.compared_headers import ALWAYS_STORED, HeaderRules, Pairs
+from traceforge.replay.compared_headers import ALWAYS_STORED, HeaderRules, Pairs, is_signing_parameter
 from traceforge.replay.fingerprints import Fingerprints, read_fingerprints
+from traceforge.replay.form_boundary import drop_boundary, find_boundary
 from traceforge.replay.logical_upstream import (
     HOST_MARK,
     UNKNOWN_UPSTREAM,
@@ -53,6 +54,7 @@ from traceforge.replay.logical_upstream import (
     is_same_host,
     replace_authority,
 )
+from traceforge.replay.next_frames import NextFrames
 from traceforge.replay.scoped_volatile import find_model, make_volatile_rules
 from traceforge.replay.volatile import MATCH_SETTING, VolatileRules
 from traceforge.wire.endpoints import Dialect, Endpoint, find_path_endpoint, find_prefix, split_url
@@ -72,15 +74,13 @@ HEADS_CACHED = 512  # A client sends the same URL and headers with every call.
 REQUESTS_CACHED = 512
 CACHED_REQUEST_BYTES_MAX = 32 << 10
 
-_BOUNDARY = r'(?i)multipart/.*?boundary="?([^";,]+)"?'
-
 Parameters: TypeAlias = tuple[tuple[str, str | None], ...]
 
 _CacheKey = tuple[str, str, Headers, tuple[str, ...], bytes]
 _NO_COUNTS: Counter[str] = Counter()  # shared by requests without volatile parts; never changed
 
 
-class UnknownParts(NamedTuple):
+class UnknownParts(Struct, frozen=True):
     """What a stored request does not say about itself."""
 
     upstream: bool = False  # where it went
@@ -228,7 +228,7 @@ class RequestKeyer:
             return None
         if self._redactor.is_stored_as_text(value) or drop_fields(value, prefix.uncompared_fields)[1]:
             return None  # A field that is not compared may hold a secret, which a response may repeat.
-        compared = renumber_ids(value)
+        compared = renumber_ids(hide_project(prefix.key_fields.upstream, value))
         text = exact_canonical_bytes(compared)
         key, partial_keys = prefix.digest.digest(text), self._partial_keys(prefix, text)
         if key not in unredacted_keys and not any(partial_key in unredacted_keys for _, partial_key in partial_keys):
@@ -289,15 +289,26 @@ class RequestKeyer:
         compared: Sequence[Redaction] = (),
     ) -> KeyedRequest:
         if prefix.boundary:
-            body = _without_boundary(body, prefix.boundary)
+            body = drop_boundary(body, prefix.boundary)
         volatile = self._find_volatile(prefix, body, tests)
         value, volatile_counts = volatile.replace_parts(body) if volatile else (body, _NO_COUNTS)
         value, uncompared_paths = drop_fields(value, prefix.uncompared_fields)
-        value = renumber_ids(value)
+        value = renumber_ids(hide_project(prefix.key_fields.upstream, value))
         text = exact_canonical_bytes(value)
         key, partial_keys = prefix.digest.digest(text), self._partial_keys(prefix, text)
         return KeyedRequest(
             key, prefix, value, body, volatile_counts, redactions, compared, uncompared_paths, partial_keys, tests
+        )
+
+    def follow_frames(self, method: str, url: str, headers: Headers, request: KeyedRequest) -> NextFrames:
+        """What compares the frames of a WebSocket that come after those of this live request, as it does."""
+        head, _ = self._redacted_head(method, url, tuple([header for header in headers if self._is_used(header[0])]))
+        return NextFrames(
+            head,
+            self._redactor.with_values(request.redactions),
+            self._find_volatile(request.prefix, request.sent_body, request.tests),
+            request.prefix.uncompared_fields,
+            request.sent_body,
         )
 
     def read_fingerprints(self, request: KeyedRequest, redacted: JSON) -> Fingerprints:
@@ -360,7 +371,7 @@ class RequestKeyer:
     def _make_prefix(self, method: str, url: str, headers: Headers, upstream: str | None = None) -> KeyPrefix:
         path, query = split_url(url)
         endpoint = find_path_endpoint(method, path)  # Stored requests, with which it is compared, have no host.
-        boundary = _find_boundary(find_header(headers, "content-type"))
+        boundary = find_boundary(find_header(headers, "content-type"))
         name = self.name_upstream(url, headers) if upstream is None else self._upstreams.resolve_stored(upstream)
         fields = KeyFields(
             method.upper(),
@@ -376,11 +387,13 @@ class RequestKeyer:
         )
 
     def _compared_query(self, query: str) -> Parameters:
-        """Every parameter except credentials, sorted by name: of two with one name, a server may take the first."""
+        """Every parameter except credentials and what signs a URL, sorted by name: of two with one name, a server may
+        take the first.
+        """
         return tuple(
             (name, value)
             for name, value in sorted(_split_query(query), key=itemgetter(0))
-            if value != REDACTED or not self._redactor.is_secret_parameter(name)
+            if not is_signing_parameter(name) and (value != REDACTED or not self._redactor.is_secret_parameter(name))
         )
 
 
@@ -406,13 +419,6 @@ def make_request_keyer(loaded: LoadedConfig) -> RequestKeyer:
 def _is_ignored(uncompared_paths: Sequence[str], volatile: VolatileRules, path: str) -> bool:
     """Whether a path of the body is volatile, or never compared."""
     return is_at_field(path, uncompared_paths) or volatile.is_volatile(path)
-
-
-def _find_boundary(media_type: str) -> str:
-    if media_type[:10].lower() != "multipart/":
-        return ""
-    match = re.match(_BOUNDARY, media_type)
-    return match[1] if match else ""
 
 
 def _begin_digest(key_fields: KeyFields) -> FieldsDigest:
@@ -458,26 +464,3 @@ def _address(endpoint: Endpoint, path: str, deployment: str = "") -> str:
     action = without_slash.rpartition("/")[2].rpartition(":")[2] + path[len(without_slash) :]
     model = "/".join(filter(None, (deployment, endpoint.model)))
     return f"{endpoint.dialect}:{endpoint.kind}:{model}:{action}"
-
-
-def _without_boundary(body: JSON, boundary: str) -> JSON:
-    """Replace the random text between the parts of a form."""
-    if isinstance(body, str):
-        return _name_boundary(body.encode("utf-8", "surrogatepass"), boundary).decode("utf-8", "surrogatepass")
-    if not isinstance(body, dict) or not isinstance(body.get("b64"), str):
-        return body
-    try:
-        data = base64.b64decode(str(body["b64"]))
-    except binascii.Error:  # a stored body that somebody edited
-        return body
-    return {"b64": base64.b64encode(_name_boundary(data, boundary)).decode()}
-
-
-def _name_boundary(data: bytes, boundary: str) -> bytes:
-    """The form with `boundary` in each line that divides it, and nowhere else; another line like that gets a `=`."""
-    divider = re.escape(boundary.encode("utf-8", "replace"))
-    return re.sub(
-        rb"(?m)^--(?:%b(?=(?:--)?[ \t]*\r?$)|(boundary))" % divider,
-        lambda match: b"--boundary=" if match[1] else b"--boundary",
-        data,
-    )

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from traceforge.canon import JSON, json_path
 from traceforge.replay.volatile import MATCH_SETTING, VolatileRules
@@ -25,7 +27,7 @@ SCOPES_CACHED = 4096
 RULES_CACHED = 1024
 
 
-class PartsDeclaration(NamedTuple):
+class PartsDeclaration(Struct, frozen=True):
     """What one setting declares as volatile: for the project, or for the models or tests that a pattern names."""
 
     setting: str  # such as match, or models["gpt-4.1"].match

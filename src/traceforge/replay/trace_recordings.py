@@ -248,7 +248,10 @@ def _is_sendable(line: str) -> bool:
 
 def _sendable_headers(wire: JSONObject) -> Headers:
     still_encoded = (EncodingState.FAILED, EncodingState.TOO_LARGE)  # Stored as it came: the header is true.
-    dropped = DROPPED_HEADERS - ({"content-encoding"} if wire.get("encoding") in still_encoded else set())
+    true_headers = {"content-encoding"} if wire.get("encoding") in still_encoded else set()
+    if str(wire.get("method", "")).upper() == "HEAD":
+        true_headers.add("content-length")  # There is no body from which the length could be computed again.
+    dropped = DROPPED_HEADERS - true_headers
     lines: Iterable[str] = cast("list[str]", wire.get("response_headers", []))
     pairs = (line.partition(": ")[::2] for line in lines if _is_sendable(line))
     return tuple((name, value) for name, value in pairs if name.lower() not in dropped)

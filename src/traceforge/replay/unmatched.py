@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.compare.json_diff import ABSENT, Absent, Side, ValueChange, list_differences
 from traceforge.errors import TraceForgeError
@@ -31,7 +33,7 @@ HEADER_PLACE = "the header "
 CONTEXT_LENGTH = 30  # How much of two texts is shown before the first difference.
 
 
-class FieldDifference(NamedTuple):
+class FieldDifference(Struct, frozen=True):
     """One difference between the nearest recording and the live request, as it is shown."""
 
     path: str
@@ -200,5 +202,7 @@ def _error_body(dialect: str | None, message: str) -> JSON:
         return {"error": message}
     if dialect is Dialect.GEMINI:
         return {"error": {"code": UNMATCHED_STATUS, "message": message, "status": "FAILED_PRECONDITION"}}
+    if dialect == "bedrock":
+        return {"message": message, "code": ERROR_TYPE}
     error: JSONObject = {"type": ERROR_TYPE, "code": ERROR_TYPE, "message": message, "param": None}
     return {"type": "error", "error": error} if dialect is Dialect.ANTHROPIC else {"error": error}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -96,6 +97,16 @@ class VolatileRules:
             value = self._replace_in_texts(value, use_counts)
         return VolatileReplaced(value, use_counts)
 
+    def skip_items(self, name: str, count: int) -> VolatileRules:
+        """The same declarations for a value in whose member of this name the first items are left out."""
+        if not count or not self._paths:
+            return self
+        moved = copy(self)
+        moved._paths = [
+            (path, rest) for path, steps in self._paths if (rest := _skip(steps, name, count)) is not None
+        ]
+        return moved
+
     def find_matches(self, text: str) -> list[str]:
         """The parts of a text that the expressions match."""
         data = text.encode("utf-8", "surrogatepass")
@@ -165,6 +176,13 @@ def _read_step(match: re.Match[str]) -> Step:
         except (NotJSON, UnicodeEncodeError):
             return match["quoted"][1:-1]
     return match["name"] or int(match["index"])
+
+
+def _skip(steps: list[Step], name: str, count: int) -> list[Step] | None:
+    """The steps to the same place without the first items; None: it is in one of them."""
+    if len(steps) < 2 or steps[0] not in (None, name) or not isinstance(steps[1], int):
+        return steps
+    return [steps[0], steps[1] - count, *steps[2:]] if steps[1] >= count else None
 
 
 def _leads_to(steps: Sequence[Step], place: Sequence[Step]) -> bool:

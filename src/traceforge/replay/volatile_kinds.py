@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from traceforge.canon import JSON
 
@@ -29,7 +30,7 @@ KINDS = {
 _NAMES = tuple(KINDS)
 
 
-class VolatileSpan(NamedTuple):
+class VolatileSpan(Struct, frozen=True):
     """A part of a text that looks volatile."""
 
     start: int

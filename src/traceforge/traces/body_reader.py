@@ -26,7 +26,7 @@ from traceforge.canon import (
     parse_exact_json,
 )
 from traceforge.errors import NotJSON
-from traceforge.exchange import Exchange, find_header
+from traceforge.exchange import CallOutcome, Exchange, find_header
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import Redacted, Redaction, pair_echoes
 from traceforge.redact.redactor import Redactor, is_redacted_by_type
@@ -34,6 +34,7 @@ from traceforge.wire.content_encoding import DecodedBody, EncodingState, decode_
 from traceforge.wire.dialect_declaration import BodyFraming
 from traceforge.wire.dialects import encode_stream, find_framing_of
 from traceforge.wire.endpoints import Endpoint
+from traceforge.wire.operation_names import TOOL_SCHEMES
 from traceforge.wire.response_reader import (
     ParsedResponse,
     ResponseEnding,
@@ -42,12 +43,14 @@ from traceforge.wire.response_reader import (
     read_response_value,
 )
 from traceforge.wire.unified import as_object, list_objects, without_fields
+from traceforge.wire.unknown_stream import EVENT_STREAM_TYPE, ends_with_done, is_unknown_stream
 
 STREAM_MEDIA_TYPES = {
-    BodyFraming.SSE: "text/event-stream",
+    BodyFraming.SSE: EVENT_STREAM_TYPE,
     BodyFraming.LINES: "application/x-ndjson",
 }  # as the redactor knows them
 COMPACT = "compact"
+SWITCHING_PROTOCOLS = 101  # the status of a WebSocket
 UNREADABLE = frozenset({EncodingState.FAILED, EncodingState.TOO_LARGE})
 _NOT_JSON_MEMBERS = ({"b64"}, {"omitted", "bytes", "digest"})  # of what is stored for a body that is not JSON
 
@@ -184,17 +187,26 @@ def read_response(
         body = omit_body(b"".join(decoded.chunks), decoded.state)
         return body._replace(answer=read_response_value(endpoint, exchange.status, None), encoding=decoded.state)
     framing = _find_framing(endpoint, media_type, decoded.chunks)
-    read = (
-        _read_whole
-        if framing is BodyFraming.WHOLE
-        else partial(_read_stream, STREAM_MEDIA_TYPES.get(framing, media_type))
-    )
+    read = _read_whole
+    if endpoint.dialect is None:
+        if _is_unknown_stream(exchange, framing, media_type, decoded.chunks):
+            read = partial(_read_unknown_stream, STREAM_MEDIA_TYPES.get(framing, media_type))
+    elif framing is not BodyFraming.WHOLE:
+        read = partial(_read_stream, STREAM_MEDIA_TYPES.get(framing, media_type))
     body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks)
     if request_redactions and body.redactions and pair_echoes(request_redactions, body.redactions):
         markers = SecretMarkers(item.reveal() for item in request_redactions)
         body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks, markers)
         body = body._replace(redactions=markers.strip_paths(body.redactions))
     return body if decoded.state is body.encoding else body._replace(encoding=decoded.state)
+
+
+def _is_unknown_stream(exchange: Exchange, framing: BodyFraming, media_type: str, chunks: Sequence[bytes]) -> bool:
+    if exchange.url.startswith(TOOL_SCHEMES) or exchange.status == SWITCHING_PROTOCOLS:
+        return False  # Messages, whatever carried them, and the frames of a WebSocket are no chunks of a body.
+    has_length = bool(find_header(exchange.response_headers, "content-length"))
+    is_left = exchange.outcome is CallOutcome.CLIENT_LEFT
+    return is_unknown_stream(framing, media_type, chunks, has_length=has_length, is_left=is_left)
 
 
 def omit_body(data: bytes, state: EncodingState) -> RedactedBody:
@@ -248,6 +260,41 @@ def _read_stream(
         return body
     body = body._replace(redactions=[*redacted.log, *redactions], markers=())
     return _write_anew(redactor, endpoint, status, media_type, chunks, body)
+
+
+def _read_unknown_stream(
+    kind: str,
+    redactor: Redactor,
+    endpoint: Endpoint,
+    status: int,
+    media_type: str,
+    chunks: Sequence[bytes],
+    markers: SecretMarkers | None = None,
+) -> RedactedBody:
+    """A stream that no dialect can put together: its chunks, and their text."""
+    redacted, echo_markers = _redact_stream(redactor, chunks, kind, markers)
+    data = b"".join(redacted.value)
+    value = _parse_object(data)  # one line, such as an error
+    answer = read_response_value(endpoint, status, value)
+    if answer.ending is not ResponseEnding.ERROR:
+        answer = answer._replace(ending=ResponseEnding.COMPLETE if ends_with_done(data) else ResponseEnding.RAW)
+    return RedactedBody(
+        _text_or_base64(data) if value is None else value,
+        redacted.log,
+        is_json=value is not None,
+        chunks=redacted.value,
+        answer=answer._replace(streamed=True),
+        markers=echo_markers,
+    )
+
+
+def _parse_object(data: bytes) -> JSONObject | None:
+    """The value of a body that is one object; None where it is something else."""
+    try:
+        value = parse_exact_json(data)
+    except NotJSON:
+        return None
+    return value if isinstance(value, dict) and not _is_too_deep(data, value) else None
 
 
 def _write_anew(

@@ -7,8 +7,9 @@ hides. What cannot be decoded is stored as it is after redaction: no content of 
 from __future__ import annotations
 
 from functools import lru_cache
+from http import HTTPStatus
 from typing import NamedTuple, cast
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, json_bytes
 from traceforge.errors import InvalidFile
@@ -17,13 +18,15 @@ from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.body_reader import RedactedBody, collect_strings, find_echoes, read_request, read_response
 from traceforge.traces.chunk_file import write_chunks
+from traceforge.traces.conversation_model import find_conversation_model, is_conversation
 from traceforge.traces.trace_format import write_parsed_trace
 from traceforge.traces.trace_migration import SCHEMA_VERSION
 from traceforge.traces.trace_summary import StoredTrace, summarize_trace
 from traceforge.traces.view_repair import repair_views
 from traceforge.wire.content_encoding import EncodingState
 from traceforge.wire.dialects import decode_request
-from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
+from traceforge.wire.endpoints import Endpoint, find_endpoint, find_host_dialect, split_url
+from traceforge.wire.operation_names import TOOL_SCHEMES
 from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
 from traceforge.wire.unified import as_object, is_number
 
@@ -85,9 +88,10 @@ class TraceComposer:
         body = self._compose_fields(call)
         answer = call.response_body.answer
         request_value = call.request_body.value
-        request = _redact_view(
-            call.redactor, _unified_request(call.head.endpoint, request_value, answer), request_value
-        )
+        endpoint = call.head.endpoint
+        if is_conversation(request_value):
+            endpoint = endpoint._replace(model=find_conversation_model(call.head.url, request_value))
+        request = _redact_view(call.redactor, _unified_request(endpoint, request_value, answer), request_value)
         response = _unified_response(answer)
         if response is not None and answer is not None:
             response = _redact_view(call.redactor, response, answer.body)
@@ -118,6 +122,8 @@ class TraceComposer:
         redactor = head.redactor
         response_headers = redactor.redact_headers(exchange.response_headers, is_response=True)
         redactor = redactor.with_values(response_headers.log)
+        if exchange.status >= 400 and head.endpoint.dialect == "bedrock":
+            redactor = redactor.with_accounts(b"".join(chunk.data for chunk in exchange.chunks).decode("latin-1"))
         response_body = read_response(
             redactor,
             head.endpoint,
@@ -155,8 +161,11 @@ class TraceComposer:
         redacted = (redactor or self._redactor).redact_url(url, "$.url")
         endpoint = find_endpoint(method, url)
         path = split_url(redacted.value)[0] or "/"
+        if redacted.value.startswith(TOOL_SCHEMES):
+            path = f"/{urlsplit(redacted.value).netloc}{path}"
         if endpoint.model and redacted.log and endpoint.model not in unquote(path):
-            endpoint = endpoint._replace(model=REDACTED)  # The model's name was redacted.
+            model = find_endpoint(method, redacted.value).model  # The name was redacted: some of it, or all.
+            endpoint = endpoint._replace(model=model if REDACTED in model else REDACTED)
         return _RedactedAddress(endpoint, redacted.value, path, redacted.log)
 
     def _make_repeating(self, secrets: tuple[tuple[str, str], ...]) -> Redactor:
@@ -183,7 +192,8 @@ class TraceComposer:
             body["parent_trace_id"] = self._redact_label(call, caller.parent_trace_id)
         if caller.state is not None:
             body["state_snapshot"] = call.redactor.redact_json(caller.state).value
-        body["provider"] = exchange.provider or head.endpoint.dialect or OTHER_PROVIDER
+        dialect = head.endpoint.dialect or find_host_dialect(exchange.url)
+        body["provider"] = exchange.provider or dialect or OTHER_PROVIDER
         if caller.source:
             body["source"] = self._compose_source(call, caller.source)
         if caller.scope:
@@ -216,7 +226,13 @@ class TraceComposer:
         exchange, answer = call.exchange, call.response_body.answer
         if answer is not None and answer.error is not None and isinstance(answer.error.get("message"), str):
             return str(answer.error["message"]) or f"HTTP status {exchange.status}"
-        if answer is not None and answer.ending is ResponseEnding.COMPLETE and exchange.status < 400:
+        is_broken = exchange.status == HTTPStatus.SWITCHING_PROTOCOLS and exchange.outcome is CallOutcome.CUT
+        if (
+            answer is not None
+            and answer.ending is ResponseEnding.COMPLETE
+            and exchange.status < 400
+            and not is_broken
+        ):
             return ""  # The response says that it is complete, so a connection that broke afterwards does not matter.
         if exchange.outcome is not CallOutcome.ANSWERED:
             return self._redact_label(call, exchange.error or f"the call was {exchange.outcome}")

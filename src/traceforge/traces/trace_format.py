@@ -24,6 +24,8 @@ from traceforge.shape import (
     find_timestamp_problems,
 )
 from traceforge.traces.trace_migration import find_version_problem
+from traceforge.wire.operation_names import TOOL_SCHEMES, name_operation, name_tool_operation
+from traceforge.wire.unified import as_object
 
 TRACE_FIELDS = ("schema_version", "id", "timestamp", "endpoint", "request", "response", "metadata")
 
@@ -129,6 +131,14 @@ class Trace(NamedTuple):
     def file_name(self) -> str:
         """The name its file must have."""
         return trace_file_name(self.timestamp, self.id)
+
+    @property
+    def operation(self) -> str:
+        """The name of what a call without an answer of a model does; "" for any other."""
+        wire = as_object(self.body.get("wire"))
+        if str(wire.get("url", "")).startswith(TOOL_SCHEMES):
+            return name_tool_operation(self.body.get("provider_request"))
+        return name_operation(str(wire.get("method", "")), str(self.body["endpoint"]))
 
 
 def trace_file_name(timestamp: str, trace_id: str) -> str:

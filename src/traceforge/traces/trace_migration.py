@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from traceforge.canon import JSON, JSONObject
 from traceforge.errors import InvalidFile, UnknownVersion
 from traceforge.findings import Finding, printable_name
@@ -40,7 +42,7 @@ class MigrationResult(NamedTuple):
     steps: tuple[str, ...]
 
 
-class _MigrationStep(NamedTuple):
+class _MigrationStep(Struct, frozen=True):
     to: str
     step: Step
 

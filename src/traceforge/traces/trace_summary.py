@@ -15,6 +15,7 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.conversion import decode_msgpack
 from traceforge.shape import Timestamp
 from traceforge.traces.trace_format import Uuid, trace_file_name
+from traceforge.wire.operation_names import name_operation
 
 WHOLE_NUMBER_MAX = 2**53  # Beyond, doubles do not represent every whole number.
 
@@ -36,6 +37,14 @@ class TraceSummary(Struct, frozen=True, array_like=True):
     source: str
     digest: str  # of the request
     streamed: bool  # whether there are chunks
+
+    @property
+    def operation(self) -> str:
+        """What a call without an answer of a model is about, such as `files`; "" for any other.
+
+        A summary has no method, so the name has no verb.
+        """
+        return name_operation("", self.endpoint)
 
     @property
     def file_name(self) -> str:

@@ -145,6 +145,24 @@ def test_a_change_of_the_answer_has_its_rules_and_evidence(
     assert rules == _answer_rules(before, after)
 
 
+@pytest.mark.parametrize(
+    ("answer", "rule"),
+    [
+        ({"result": {"tools": [{"name": "add"}]}}, "answer.tool_list"),
+        ({"body": {"messages": [{}, {"result": {"prompts": []}}]}}, "answer.tool_list"),
+        ({"result": {"content": [{"tools": 1}]}}, "answer.other"),
+        ({"result": {"toolset": 1}}, "answer.other"),
+    ],
+)
+def test_what_a_tool_server_offers_is_a_change_of_its_own(answer: dict[str, Any], rule: str) -> None:
+    """A changed result of a tool is another rule."""
+    before: dict[str, Any] = {"body": {"messages": [{}, {"result": {}}]}} if "body" in answer else {"result": {}}
+
+    changes = compare(ComparedCall({}, ComparedAnswer((), before)), ComparedCall({}, ComparedAnswer((), answer)))
+
+    assert [rule] == [change.rule for change in changes.changes]
+
+
 def test_removed_white_space_between_numbers_matches_two_rules() -> None:
     """`10 20` and `1020` differ only in white space, and in their numbers."""
     assert ["answer.facts", "answer.space"] == list(_answer_rules("10 20", "1020"))

@@ -80,3 +80,16 @@ def test_texts_have_a_word_level_difference_and_other_values_none() -> None:
     assert diff is not None
     assert [("b", "c")] == [(edit.before, edit.after) for edit in diff.edits]
     assert ValueChange("$", "a", 1).text is None
+
+
+def test_long_names_above_many_values_are_repeated_once() -> None:
+    """Half a megabyte with a thousand differences must not become half a gigabyte of places."""
+    before, after = ({"name" * 100: {"name" * 200: [mark, *range(1000)]}} for mark in "ab")
+    shifted = {"name" * 100: {"name" * 200: [*range(1, 1000), "b", 0]}}
+    place = json_path(json_path("$", "name" * 100), "name" * 200)
+
+    assert [] == list(list_differences(before, before, "$"))
+    for other in (after, shifted):
+        [row] = list_differences(before, other, "$")
+        assert (place, before["name" * 100]["name" * 200]) == (row.path, row.before)
+        assert other["name" * 100]["name" * 200] == row.after

@@ -13,7 +13,8 @@ from support.exchanges import HOST, chat_answer, chat_request, make_exchange
 from support.json_texts import fuzz
 from support.replay_player import KEYS, keyed_request_of, make_player, play, stored_request_of
 from support.wire_transcripts import CHAT, MESSAGES, OLLAMA_CHAT, RESPONSES
-from traceforge.replay.compared_body import renumber_ids
+from traceforge.canon import JSONObject
+from traceforge.replay.compared_body import hide_project, renumber_ids
 
 GEMINI = "/v1beta/models/gemini-2.5-flash:generateContent"
 VERTEX = "/v1/projects/desk/locations/eu/publishers/google/models/gemini-2.5-flash:generateContent"
@@ -305,3 +306,21 @@ def test_a_request_with_tools_is_keyed_without_redaction_where_its_key_is_known(
 
     assert stored.key == request.key
     assert request.sent_body == json.loads(live.request_body)
+
+
+def test_the_project_of_vertex_is_not_compared_in_names() -> None:
+    """Nor anywhere in a body is another text that looks like one, or the location."""
+    body: JSONObject = {
+        "model": "projects/mine/locations/eu/models/g",
+        "cachedContent": "projects/mine/locations/eu/cachedContents/1",
+        "contents": "projects/mine/x",
+    }
+
+    assert {
+        "model": "projects/*/locations/eu/models/g",
+        "cachedContent": "projects/*/locations/eu/cachedContents/1",
+        "contents": "projects/mine/x",
+    } == hide_project("vertex/eu", body)
+    assert body == hide_project("local/v1", body)
+    assert "projects/a/b" == hide_project("vertex/eu", "projects/a/b")
+    assert {"model": 7} == hide_project("vertex/eu", {"model": 7})

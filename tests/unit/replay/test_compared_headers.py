@@ -21,7 +21,7 @@ IGNORED = (
     "x-fern-sdk-version", "x-client-name", "x-server-timeout", "http-referer", "x-title",
     "traceparent", "tracestate", "baggage", "sentry-trace", "b3", "x-b3-traceid", "x-datadog-parent-id",
     "x-amzn-trace-id", "x-cloud-trace-context", "newrelic", "x-request-id", "x-client-request-id",
-    "x-correlation-id", "idempotency-key", "x-ms-client-request-id",
+    "x-correlation-id", "idempotency-key", "x-ms-client-request-id", "mcp-session-id", "last-event-id",
     "openai-organization", "openai-project", "chatgpt-account-id", "x-goog-user-project",
 )  # fmt: skip
 COMPARED = (

@@ -175,6 +175,16 @@ SITUATIONS: dict[str, tuple[Any, list[Stored]]] = {
         Stored("", "", ask("Name a salad.")),
         [Stored("x", TEST, ask(LAW)), Stored("right", OTHER_TEST, ask(SOUP))],
     ),
+    "the same address where no model answers": (
+        Stored("", TEST, {"prompt": "a dog"}, "/v1/images/generations"),
+        [Stored("x", TEST, {"purpose": "batch"}, "/v1/files"), Stored("y", TEST, {"prompt": "a dog"}, "/v1/videos"),
+         Stored("right", TEST, {"prompt": "a cat"}, "/v1/images/generations")],
+    ),
+    "another id in an address where no model answers": (
+        Stored("", TEST, {"query": SOUP}, "/v1/vector_stores/vs_2/search"),
+        [Stored("x", TEST, {"query": SOUP}, "/v1/vector_stores"),
+         Stored("right", TEST, {"query": LAW}, "/v1/vector_stores/vs_1/search")],
+    ),
     "equally near ones: the first": (
         ask("Name a stew."),
         [Stored("right", TEST, ask("Name a soup.")), Stored("x", TEST, ask("Name a sour."))],

@@ -274,6 +274,15 @@ def test_the_order_of_parameters_of_one_name_counts() -> None:
     assert key_of(f"{CHAT}?a=%ff", {}) != key_of(f"{CHAT}?a=%fe", {})
 
 
+def test_a_presigned_address_of_aws_matches_the_next_one() -> None:
+    """Its date, its expiry and its signature are no part of the request; other parameters are."""
+    first = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Date=20260101T000000Z&X-Amz-Expires=60&X-Amz-Signature=0a1b"
+    second = "x-amz-date=20270101T000000Z&x-amz-expires=90&X-Amz-SignedHeaders=host&X-Amz-Signature=9f8e"
+    keys = [key_of(f"{CHAT}?{query}", {}) for query in (f"{first}&a=1", f"{second}&a=1", f"{first}&a=2")]
+
+    assert keys[0] == keys[1] != keys[2]
+
+
 def test_a_parameter_without_a_value_is_not_an_empty_one() -> None:
     """A server can tell `?a` from `?a=`; an empty parameter between two `&` is none."""
     keys = {query: key_of(f"{CHAT}?{query}", {}) for query in ("a", "a=", "&a=&", "a=+", "")}

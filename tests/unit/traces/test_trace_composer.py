@@ -275,3 +275,35 @@ def test_numbers_too_large_for_the_index_do_not_fail() -> None:
 
     assert 1e30 == stored.summary.tokens
     assert stored.summary == type(stored.summary).from_bytes(stored.summary.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("address", "provider"),
+    [
+        ("https://api.openai.com/v1/images/generations", "openai"),
+        ("https://API.OpenAI.com:443/v1/files", "openai"),
+        ("https://api.anthropic.com/v1/messages/count_tokens", "anthropic"),
+        ("https://api.cohere.com/v1/datasets", "cohere"),
+        ("https://api.openai.com.example.com/v1/files", "other"),
+        ("http://127.0.0.1:8080/v1/files", "other"),
+    ],
+)
+def test_a_call_without_a_unified_view_has_the_provider_of_its_host(address: str, provider: str) -> None:
+    body = trace_body(COMPOSER.compose(make_exchange(address, {"a": 1}, {"b": 2})))
+
+    assert (provider, "other") == (body["provider"], body["response"]["object"])
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint"),
+    [
+        ("mcp://menu_server/tools/call", "/menu_server/tools/call"),
+        ("tool://find_dish/call", "/find_dish/call"),
+        ("https://tools.example/mcp/tools/call", "/mcp/tools/call"),
+    ],
+)
+def test_a_call_of_a_tool_names_its_server_or_function(url: str, endpoint: str) -> None:
+    """Without it, the calls of all tools look alike in a list."""
+    body = trace_body(COMPOSER.compose(make_exchange(url, {"method": "tools/call"}, {"result": 1})))
+
+    assert endpoint == body["endpoint"]

@@ -1,0 +1,84 @@
+"""Bodies that are neither JSON nor a text, in a form that people can read and that two of them can be compared in.
+
+In: a body as a trace or a raw response has it. Out: a JSON value: the parts of a form, each with its name, file name
+and type; for other bytes, how many they are, and their digest. Never: part of a key: two bodies that differ, differ
+there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from traceforge.canon import JSON, JSONObject, digest_bytes
+
+PARTS_MAX = 200  # More are shown as bytes.
+_BOUNDARY = re.compile(r'(?i)multipart/.*?boundary="?([^";,]+)"?')
+_PARAMETER = re.compile(r'(?i)(?:^|;)\s*(name|filename)="((?:[^"\\]|\\.)*)"')
+
+
+def describe_request(address: str, body: JSON, content_type: str) -> JSONObject:
+    """A request that no dialect understands: its method and address, and what it sends."""
+    named: JSONObject = {"address": address} if address else {}
+    form = read_form(body, content_type)
+    if form is not None:
+        return {**named, **form}
+    if not isinstance(body, dict):
+        return named if body is None and named else {**named, "body": body}
+    data = _read_bytes(body)
+    return {**named, **(body if data is None else {"body": describe_bytes(data)})}
+
+
+def describe_bytes(data: bytes) -> JSON:
+    """A text as it is; of other bytes, how many and which."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" not in text:
+        return text
+    return {"bytes": len(data), "digest": digest_bytes(data)}
+
+
+def read_form(body: JSON, content_type: str) -> JSONObject | None:
+    """The parts of a form by their names; None if a body is none, or is not one as its boundary says."""
+    match = _BOUNDARY.match(content_type)
+    data = _read_bytes(body)
+    if match is None or data is None:
+        return None
+    pieces = (b"\r\n" + data).split(b"\r\n--" + match[1].encode("utf-8", "replace"))
+    if pieces[0].strip() or len(pieces) < 3 or len(pieces) > PARTS_MAX or pieces[-1].strip() != b"--":
+        return None
+    form: JSONObject = {}
+    for place, piece in enumerate(pieces[1:-1]):
+        head, divider, content = piece.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        if not divider:
+            return None
+        name, part = _read_part(head.decode("utf-8", "replace"), content)
+        name = name or f"part {place + 1}"
+        form[name if name not in form else f"{name} ({place + 1})"] = part
+    return form
+
+
+def _read_part(head: str, content: bytes) -> tuple[str, JSON]:
+    headers = {
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head.split("\r\n"))
+    }
+    parameters = {name.lower(): value for name, value in _PARAMETER.findall(headers.get("content-disposition", ""))}
+    shown = describe_bytes(content)
+    if "filename" not in parameters:
+        return parameters.get("name", ""), shown
+    file: JSONObject = {"filename": parameters["filename"], "type": headers.get("content-type", "")}
+    return parameters.get("name", ""), {**file, "content": shown}
+
+
+def _read_bytes(body: JSON) -> bytes | None:
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    if not isinstance(body, dict) or body.keys() != {"b64"} or not isinstance(body["b64"], str):
+        return None
+    try:
+        return base64.b64decode(body["b64"])
+    except (binascii.Error, ValueError):
+        return None
