@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from support.command import CommandResult, traceforge
-from support.corpus import PROJECT
 from support.environments import installed_python
 from support.model_servers import model_server
+from support.tool_servers import approve_all, copy_tool_servers, read_server_log, serve_over_http
 
 pytestmark = pytest.mark.slow
 
-START_S = 60.0  # until a server listens; on a busy machine, its imports alone take ten seconds
 OPENAI_AGENTS = """
 import asyncio, sys
 from agents import Agent, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
@@ -73,15 +66,11 @@ class Project(NamedTuple):
         return traceforge(word, "--", *command, cwd=self.folder, **variables)
 
     def approve(self) -> None:
-        approved = traceforge("approve", "--all", "--reason", "as it is", cwd=self.folder)
-        assert 0 == approved.code, approved
+        approve_all(self.folder)
 
     def server_log(self) -> list[str]:
         """What the server did since this was last asked."""
-        log = self.folder / "server.log"
-        lines = log.read_text().splitlines() if log.exists() else []
-        log.write_text("")
-        return lines
+        return read_server_log(self.folder)
 
 
 @pytest.fixture(params=["mcp", "apps"])
@@ -91,9 +80,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
 
 
 def make_project(folder: Path, environment: str) -> Project:
-    os.mkdir(folder / ".git")
-    for file in (PROJECT / "tests" / "apps" / "tools").glob("*.py"):
-        shutil.copy(file, folder)
+    copy_tool_servers(folder)
     return Project(folder, installed_python(environment))
 
 
@@ -171,28 +158,28 @@ def test_a_server_that_dies_replays_as_it_died(project: Project) -> None:
     assert "Connection closed" in replayed.err
 
 
-@contextmanager
-def http_server(project: Project) -> Iterator[str]:
-    """The server over HTTP, as another process that outlives the command; its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen([project.python, "-W", "ignore", "notes_server.py", str(port)], cwd=project.folder)
-    try:
-        until = time.monotonic() + START_S
-        while time.monotonic() < until and process.poll() is None:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.kill()
-        process.wait()
+def test_a_call_that_was_left_at_its_progress_is_left_there_again(project: Project) -> None:
+    """A client that waits on would be told so."""
+    arguments = ("client.py", "stdio", "stall", "milk")
+    recorded = project.run("record", *arguments)
+    assert (0, True) == (recorded.code, "left at 0" in recorded.out), recorded
+    project.approve()
+
+    replayed = project.run("test", *arguments)
+
+    assert (0, told(recorded)) == (replayed.code, told(replayed)), replayed
 
 
-def test_a_server_over_http_replays_when_it_is_gone(project: Project) -> None:
-    """Each request is one call, however many HTTP calls carried it."""
-    with http_server(project) as url:
+def http_server(project: Project, *options: str, path: str = "/mcp") -> AbstractContextManager[str]:
+    """The server over HTTP; its URL."""
+    command = [str(project.python), "-W", "ignore", "notes_server.py", *options]
+    return serve_over_http(command, project.folder, path)
+
+
+@pytest.mark.parametrize("options", [(), ("sse",)], ids=["streamable", "sse"])
+def test_a_server_over_http_replays_when_it_is_gone(project: Project, options: tuple[str, ...]) -> None:
+    """Each request is one call, however many HTTP calls carried it. The older transport is no other."""
+    with http_server(project, *options, path="/sse" if options else "/mcp") as url:
         recorded = project.run("record", "client.py", url, "milk", "milk")
     assert (0, True) == (recorded.code, "new: 4" in recorded.err), recorded
     project.approve()
@@ -218,7 +205,9 @@ def test_a_run_sees_tools_and_changes_nothing(project: Project) -> None:
     traces = traceforge("trace", "list", cwd=project.folder)
 
     assert (0, ["started", "add milk"]) == (ran.code, project.server_log()), ran
-    assert ["/tools/call", "/tools/list", "/initialize"] == [line.split()[-1] for line in traces.out.splitlines()[1:]]
+    assert "could not record" not in ran.err, "its server is not meant to be watched itself"
+    endpoints = [f"/notes_server/{method}" for method in ("tools/call", "tools/list", "initialize")]
+    assert endpoints == [line.split()[-1] for line in traces.out.splitlines()[1:]]
 
 
 @pytest.mark.parametrize(("environment", "code"), [("apps", OPENAI_AGENTS), ("mcp", LANGGRAPH), ("mcp", PYDANTIC_AI)])

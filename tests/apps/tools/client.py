@@ -4,6 +4,7 @@ import asyncio
 import sys
 from contextlib import AsyncExitStack
 
+import anyio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
@@ -25,6 +26,17 @@ def connect(address):
     return (sse_client if address.endswith("/sse") else streamable_http_client)(address)
 
 
+async def add_until_progress(session, text):
+    """Leave the call when its server makes progress."""
+    with anyio.CancelScope() as scope:
+
+        async def leave(done, total, message):
+            print("left at", done)
+            scope.cancel()
+
+        await session.call_tool("add_note", {"text": text}, progress_callback=leave)
+
+
 async def main(address, texts):
     async with AsyncExitStack() as stack:
         streams = await stack.enter_async_context(connect(address))
@@ -36,6 +48,9 @@ async def main(address, texts):
             print("progress", done, total)
 
         for text in texts:
+            if text == "stall":
+                await add_until_progress(session, text)
+                continue
             if text.startswith("ask "):
                 result = await session.call_tool("ask_the_client", {"question": text[4:]})
             else:

@@ -1,4 +1,7 @@
-"""A tool server over stdio or, with a port, over HTTP. It writes down that it was started, and each note."""
+"""A tool server over stdio or, with a port, over HTTP. It writes down that it was started, and each note.
+
+With `sse` before the port, it is served over the older HTTP transport.
+"""
 
 import asyncio
 import contextlib
@@ -31,6 +34,9 @@ async def add_note(text: str, ctx: Context) -> str:
         os._exit(3)
     if text == "wait":
         await asyncio.sleep(60)
+    if text == "stall":
+        await ctx.report_progress(0, 2)
+        await asyncio.sleep(60)
     if text == "fail":
         raise ValueError("the paper is used up")
     notes.append(text)
@@ -56,4 +62,5 @@ if __name__ == "__main__":
         else:
             import uvicorn
 
-            uvicorn.run(server.streamable_http_app(), port=int(sys.argv[1]), log_level="error")
+            app = server.sse_app() if sys.argv[1] == "sse" else server.streamable_http_app()
+            uvicorn.run(app, port=int(sys.argv[-1]), log_level="error")

@@ -12,6 +12,7 @@ sends a request whose answer is approved; changes a message, or makes a task of 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,11 +21,20 @@ from types import ModuleType
 from typing import Any
 
 from . import dispatch
+from .child_processes import RUN_VARIABLE
 from .guarded_call import call_safely
-from .mcp_messages import DESCRIPTIONS, Message, encode_request, is_request, name_server, server_address
+from .mcp_messages import (
+    WATCHED_VARIABLE,
+    Message,
+    encode_request,
+    find_wrapped,
+    is_request,
+    name_server,
+    server_address,
+)
 from .mcp_traffic import McpTraffic
 from .patches import Patches
-from .replayed_response import ReplayedResponse, make_refusal
+from .server_environment import clean_environment
 
 _MARK = "_traceforge_watched"
 _SENDER_FRAMES_MAX = 5  # between a session of the SDK and the stream that it writes to
@@ -32,7 +42,7 @@ _SENDER_FRAMES_MAX = 5  # between a session of the SDK and the stream that it wr
 
 def hook_stdio(module: Any, patches: Patches) -> None:
     """Servers that are child processes."""
-    _wrap_copies(module, "stdio_client", patches, lambda connect: _wrap(connect, _find_program, 2))
+    _wrap_copies(module, "stdio_client", patches, lambda connect: _wrap(connect, _find_program, 2, _start_watched))
 
 
 def hook_sse(module: Any, patches: Patches) -> None:
@@ -68,24 +78,46 @@ def _find_url(url: Any, *_: Any, **__: Any) -> str:
     return str(url)
 
 
-def _wrap(connect: Any, find_address: Callable[..., str], size: int) -> Any:
+def _connect(connect: Any, *args: Any, **options: Any) -> Any:
+    return connect(*args, **options)
+
+
+def _start_watched(connect: Any, server: Any, *args: Any, **options: Any) -> Any:
+    """Start a server, which is not watched itself; a variable says so to a `traceforge mcp wrap` in front of it."""
+    return connect(call_safely(server, _set_variables, server), *args, **options)
+
+
+def _set_variables(server: Any) -> Any:
+    variables = server.env
+    if variables and RUN_VARIABLE in variables:
+        variables = clean_environment(variables, variables[RUN_VARIABLE])
+    if find_wrapped(server.args) is not None:
+        variables = {**(variables or {}), WATCHED_VARIABLE: "1"}
+    return server if variables is server.env else server.model_copy(update={"env": variables})
+
+
+def _wrap(connect: Any, find_address: Callable[..., str], size: int, connect_watched: Any = _connect) -> Any:
     """A transport that yields `size` values, the first two of them streams."""
 
     @asynccontextmanager
     async def watched(*args: Any, **options: Any) -> AsyncIterator[Any]:
         mode = dispatch.find_tool_mode()
-        if mode is dispatch.ToolMode.UNWATCHED:
+        if mode is dispatch.ConnectionMode.UNWATCHED:
             async with connect(*args, **options) as transport:
                 yield transport
             return
         traffic = McpTraffic(call_safely(server_address("server"), partial(find_address, *args, **options)))
         try:
-            if mode is dispatch.ToolMode.OFFLINE:
+            if mode is dispatch.ConnectionMode.OFFLINE:
                 reader = _Reader(traffic, None, _item_maker())
                 async with _anyio().create_task_group():  # As live: an error is in a group when it comes out.
                     yield (reader, _Writer(traffic, None, reader), *(_no_session_id for _ in range(size - 2)))
             else:
-                async with _Outside(connect(*args, **options), traffic) as (live_reader, live_writer, *more):
+                async with _Outside(connect_watched(connect, *args, **options), traffic) as (
+                    live_reader,
+                    live_writer,
+                    *more,
+                ):
                     reader = _Reader(traffic, live_reader, _item_maker())
                     yield (reader, _Writer(traffic, live_writer, reader), *more)
         finally:
@@ -151,12 +183,17 @@ class _Reader:
                 raise _anyio().ClosedResourceError
             if self._traffic.has_ended:
                 raise _anyio().EndOfStream
-            with _anyio().CancelScope(
-                deadline=_anyio().current_time() + self._traffic.hold_left_s()
-            ) as self._waiting:
+            with self._make_scope() as self._waiting:
                 item = await self._receive_live()
                 call_safely(None, self._watch, item)
                 return item
+
+    def _make_scope(self) -> Any:
+        """What `wake` cancels, and ends when the client has waited for too long."""
+        left_s = self._traffic.hold_left_s()
+        if left_s == math.inf:  # as in each recording; the time of the event loop is not looked up in vain
+            return _anyio().CancelScope()
+        return _anyio().CancelScope(deadline=_anyio().current_time() + left_s)
 
     async def _receive_live(self) -> Any:
         if self._live is None:
@@ -235,22 +272,11 @@ class _Writer:
         call = call_safely(None, self._traffic.begin, message)
         response = None
         if call is not None and call.replays_first:
-            if message["method"] in DESCRIPTIONS:
-                call.prefer_upstream()
             response = await call.replay_async(call_safely(b"", encode_request, message))
-        if response is None and self._live is None:
-            response = make_refusal("the request is not watched, and nothing may be sent")
-        if response is None:
-            if call is not None:
-                call_safely(None, self._traffic.send_live, message, call, is_awaited)
-            return True
-        replayed = ReplayedResponse(*response)
-        if call is not None and replayed.hold_s:
-            call_safely(None, self._traffic.hold, message, call, replayed.hold_s, is_awaited)
-        else:
-            call_safely(None, self._traffic.answer, message, replayed, call)
-        self._reader.wake()
-        return False
+        goes_to_server = self._traffic.settle(message, call, response, is_awaited, is_offline=self._live is None)
+        if not goes_to_server:
+            self._reader.wake()
+        return goes_to_server
 
     def close(self) -> None:
         self._is_closed = True
@@ -288,7 +314,7 @@ def _always() -> bool:
 def _find_waiting(message: Message | None) -> Callable[[], bool]:
     """What says whether the SDK still waits for the response to a request that it is sending.
 
-    1.x tells nobody when it stops waiting, after a timeout or when it is cancelled; 2.x tells the server.
+    1.x does not report when it stops waiting, after a timeout or when it is cancelled; 2.x tells the server.
     """
     frame = sys._getframe(3)  # of who sends: below are `send` and `call_safely`
     for _ in range(_SENDER_FRAMES_MAX):

@@ -7,8 +7,10 @@ runs have alike, and the lines of its answer; and the messages again. Never: doe
     body         {"method": …, "params": …}, without what a run makes up: the id, the progress token and the trace
                  context of the request, and the version of the client
     answer       one JSON message a line: what the server sent until its response, and the response. Ids and progress
-                 tokens of the client are left out, and put back as those of the request that is answered. In place of
-                 a response, `{"closed": true}`: the session ended before there was one.
+                 tokens of the client are left out, and put back as those of the request that is answered. Behind a
+                 request of the server, `{"id": …, "client": {"result": …}}`: how the client answered it, on which
+                 depends what the server did next. In place of a response, `{"closed": true}`: the session ended
+                 before there was one.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 Message = dict[str, Any]
 
 ADDRESS_SCHEME = "mcp"
 REFUSED_CODE = -32000  # JSON-RPC leaves the codes from here on to servers.
+# Set for a server behind `traceforge mcp wrap` whose messages are watched in its client already.
+WATCHED_VARIABLE = "TRACEFORGE_MCP_WATCHED"
 # What a server says of itself. `record` asks for it each time, because asking changes nothing, and a changed tool
 # changes what a model sees.
 DESCRIPTIONS = frozenset(
@@ -31,7 +35,11 @@ DESCRIPTIONS = frozenset(
         "tools/list",
     }
 )  # fmt: skip
+# Requests of a server whose answers decide what it does next, and that two runs answer alike. Not `roots/list`, which
+# is answered with folders of a machine.
+COMPARED_QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage"})
 _PROGRESS = "progressToken"
+_ID_TYPES = (str, int, float, type(None))
 _CLIENTS = ("clientInfo", "io.modelcontextprotocol/clientInfo")  # of `initialize`, and in `_meta` of each request
 _OF_RUN = frozenset({_PROGRESS, "traceparent", "tracestate", "baggage"})  # in `_meta`; the others: OpenTelemetry's
 _SHELLS = re.compile(r"(?:ba|da|z|)sh|cmd")
@@ -39,6 +47,7 @@ _LANGUAGES = re.compile(rf"{_SHELLS.pattern}|(?:python|pypy)[\d.]*")
 _LAUNCHERS = re.compile(rf"{_LANGUAGES.pattern}|uv|uvx|npx|pnpm|pnpx|yarn|node|bun|bunx|deno|pipx|docker|podman|env")
 _LAUNCHER_WORDS = frozenset({"run", "tool", "exec", "dlx", "x", "/c"})
 _CODE_OPTION = re.compile(r"-[a-z]*c\Z|/c\Z", re.IGNORECASE)  # of a shell or of Python: code follows
+_SECRET_OPTION = re.compile(r"-.*(?:auth|bearer|cred|header|key|passw|secret|token)[^=]*\Z", re.IGNORECASE)
 _VALUE_OPTIONS = frozenset(
     {
         "-e", "--env", "--env-file", "--eval", "-v", "--volume", "--from", "--with", "--directory", "--name", "-p",
@@ -48,15 +57,53 @@ _VALUE_OPTIONS = frozenset(
 
 
 def name_server(command: str, arguments: Sequence[str]) -> str:
-    """What a server is called in addresses: the program that a command starts, without its folder and version."""
+    """What a server is called in addresses: the program that a command starts, without its folder and version.
+
+    Behind `traceforge mcp wrap`, it is the name of what is wrapped, so that both ways to watch it agree.
+    """
+    wrapped = find_wrapped(arguments)
+    if wrapped is not None:
+        return wrapped.name or (name_server(wrapped.words[0], wrapped.words[1:]) if wrapped.words else "server")
     name = _stem(command)
     if _LAUNCHERS.fullmatch(name):
         name = _find_program(name, arguments) or name
+    return clean_name(name)
+
+
+class WrappedServer(NamedTuple):
+    """The server that a command line of `traceforge mcp wrap` names."""
+
+    words: Sequence[str]
+    name: str  # that it is to have; "" for that of its program
+
+
+def find_wrapped(arguments: Sequence[str]) -> WrappedServer | None:
+    """The server behind `mcp wrap … --` in the arguments of a command; None: it is not wrapped."""
+    words = [*arguments]
+    for position in range(len(words) - 2):
+        if words[position : position + 2] == ["mcp", "wrap"] and "--" in words[position:]:
+            end = words.index("--", position)
+            return WrappedServer(words[end + 1 :], _find_name(words[position + 2 : end]))
+    return None
+
+
+def _find_name(options: Sequence[str]) -> str:
+    name = ""
+    for option, value in zip(options, [*options[1:], ""]):  # noqa: B905 (Python 3.9)
+        if option == "--name":
+            name = value
+        elif option.startswith("--name="):
+            name = option.partition("=")[2]
+    return clean_name(name) if name else ""
+
+
+def clean_name(name: str) -> str:
+    """A name as a part of an address."""
     return re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-.") or "server"
 
 
 def _find_program(launcher: str, arguments: Sequence[str]) -> str:
-    """The program that a launcher is told to start: a module after `-m`, else the first word that is no option.
+    """The program that a launcher starts: the module after `-m`, else the first word that is not an option.
 
     Of a line of code, which may hold a secret, only the program that a shell starts with it.
     """
@@ -68,7 +115,7 @@ def _find_program(launcher: str, arguments: Sequence[str]) -> str:
             line = " ".join(words).split() if _SHELLS.fullmatch(launcher) else []
             line = [part for part in line if "=" not in part and part != "exec"]
             return name_server(line[0], line[1:]) if line else ""
-        if word in _VALUE_OPTIONS:
+        if word in _VALUE_OPTIONS or _SECRET_OPTION.match(word):
             next(words, "")
         elif not word.startswith("-") and word not in _LAUNCHER_WORDS and "=" not in word:
             return _stem(word)
@@ -90,6 +137,26 @@ def server_address(server: str) -> str:
 def request_url(address: str, method: str) -> str:
     """The URL of the call that a request is."""
     return f"{address.split('?', 1)[0].split('#', 1)[0].rstrip('/')}/{method}"
+
+
+def parse_messages(line: bytes) -> Message | list[Message] | None:
+    """The message in a line of a stream, or the messages of a batch; None where it holds neither."""
+    try:
+        value = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list):
+        return value if value and all(map(_is_message, value)) else None
+    return value if _is_message(value) else None
+
+
+def _is_message(value: Any) -> bool:
+    """Whether a value has the types of a JSON-RPC message, on which the functions below rely."""
+    if not isinstance(value, dict) or not isinstance(value.get("params", {}), dict):
+        return False
+    if not isinstance((value.get("params") or {}).get("_meta") or {}, dict):
+        return False
+    return isinstance(value.get("method", ""), str) and isinstance(value.get("id"), _ID_TYPES)
 
 
 def is_request(message: Message) -> bool:
@@ -118,33 +185,48 @@ def _without_run(params: Any) -> Any:
     """Parameters without what differs in each run, and with each version of the client library."""
     if not isinstance(params, dict):
         return params
-    kept = _without_version(params)
-    meta = kept.get("_meta")
+    compared = _without_version(params)
+    meta = compared.get("_meta")
     if isinstance(meta, dict):
-        kept["_meta"] = _without_version({name: value for name, value in meta.items() if name not in _OF_RUN})
-        if not kept["_meta"] and meta:
-            del kept["_meta"]
-    return kept
+        compared["_meta"] = _without_version({name: value for name, value in meta.items() if name not in _OF_RUN})
+        if not compared["_meta"] and meta:
+            del compared["_meta"]
+    return compared
 
 
 def _without_version(fields: Message) -> Message:
-    """A copy of them that names the client without its version."""
-    kept = {**fields}
+    """A copy of the fields that names the client without its version."""
+    copied = {**fields}
     for client in _CLIENTS:
-        if isinstance(kept.get(client), dict):
-            kept[client] = {name: value for name, value in kept[client].items() if name != "version"}
-    return kept
+        if isinstance(copied.get(client), dict):
+            copied[client] = {name: value for name, value in copied[client].items() if name != "version"}
+    return copied
 
 
 def encode_answer_line(message: Message) -> bytes:
     """A message of the server as a line of an answer."""
-    kept = {**message}
+    recorded = {**message}
     if is_response(message):
-        del kept["id"]
+        del recorded["id"]
     params = message.get("params")
     if isinstance(params, dict) and _PROGRESS in params:
-        kept["params"] = {name: value for name, value in params.items() if name != _PROGRESS}
-    return _encode(kept) + b"\n"
+        recorded["params"] = {name: value for name, value in params.items() if name != _PROGRESS}
+    return encode_line(recorded)
+
+
+def read_client_answer(message: Message) -> Message:
+    """What the client answered a request of the server."""
+    return {name: message[name] for name in ("result", "error") if name in message}
+
+
+def encode_client_answer(message: Message) -> bytes:
+    """The same as a line of the answer that the request of the server belongs to."""
+    return encode_line({"id": message["id"], "client": read_client_answer(message)})
+
+
+def is_client_answer(message: Message) -> bool:
+    """Whether a line of an answer says what the client answered."""
+    return isinstance(message.get("client"), dict) and "jsonrpc" not in message
 
 
 CLOSED_LINE = b'{"closed":true}\n'
@@ -159,7 +241,7 @@ def decode_answer(body: bytes, request: Message) -> list[Message]:
     """The messages of a recorded answer, for the request that is answered now.
 
     Raises:
-        ValueError: it is no answer of an MCP server.
+        ValueError: it is not the answer of an MCP server.
     """
     token = progress_token(request)
     messages = []
@@ -188,6 +270,11 @@ def read_refusal(chunks: Iterable[tuple[float, bytes]]) -> str:
         return str(json.loads(b"".join([data for _, data in chunks]))["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return "TraceForge replay: the request could not be answered"
+
+
+def encode_line(value: Any) -> bytes:
+    """A message, or a batch, as a line of a stream."""
+    return _encode(value) + b"\n"
 
 
 def _encode(value: Any) -> bytes:

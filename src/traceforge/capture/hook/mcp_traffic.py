@@ -16,25 +16,33 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import dispatch
-from .guarded_call import GuardedCall, describe_error, refuse_call
-from .in_flight_call import ANSWERED, CLIENT_LEFT
+from .guarded_call import GuardedCall, call_safely, describe_error, refuse_call
+from .in_flight_call import ANSWERED, CLIENT_LEFT, CUT
 from .mcp_messages import (
     CLOSED_LINE,
+    COMPARED_QUESTIONS,
+    DESCRIPTIONS,
     Message,
     decode_answer,
     encode_answer_line,
+    encode_client_answer,
     encode_request,
+    is_client_answer,
     is_closing,
     is_request,
     is_response,
     make_error,
     progress_token,
+    read_client_answer,
     read_refusal,
     request_url,
 )
-from .replayed_response import WAITS_ON, ReplayedResponse
+from .redacted_json import is_same_json
+from .replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 
 EARLY_BYTES_MAX = 1 << 20  # of messages that wait for the next request
+LEFT_HOLD_S = 30.0  # How long a request is held that the client left after a part of its answer, such as progress.
+ANSWERS_OTHERWISE = "the client answers a question of the tool server otherwise than when the call was recorded"
 _ANSWERED_STATUS = 200
 _REQUEST_HEADERS = ((b"content-type", b"application/json"),)
 _RESPONSE_HEADERS = (("content-type", "application/x-ndjson"),)
@@ -67,6 +75,13 @@ class _HeldRequest(NamedTuple):
     is_awaited: Callable[[], bool]
 
 
+class _ToldMessage(NamedTuple):
+    """A message of a recording, and the call whose answer it is a part of; None: of no approved one."""
+
+    message: Message
+    call: GuardedCall | None
+
+
 class McpTraffic:
     """One session of a client with a server."""
 
@@ -76,17 +91,52 @@ class McpTraffic:
         self._held: dict[Any, _HeldRequest] = {}  # by id
         self._early: list[bytes] = []
         self._early_bytes = 0
-        self._told: deque[Message] = deque()  # from recordings, what the client is still to be told
+        self._questions: dict[Any, _OpenRequest] = {}  # of the server, by id, and during which request it asks
+        self._told: deque[_ToldMessage] = deque()  # from recordings, what the client is still to be told
         self._awaited: Any = None  # the id of a recorded request of the server that the client has not answered
         self.has_ended = False  # the recorded session ended here, before an answer was whole
 
     def begin(self, message: Message) -> GuardedCall | None:
         """A request of the client begins; None: no capture watches it."""
-        return dispatch.begin_tool_call(request_url(self._address, message["method"]), _REQUEST_HEADERS)
+        call = dispatch.begin_tool_call(request_url(self._address, message["method"]), _REQUEST_HEADERS)
+        if call is not None and call.replays_first and message["method"] in DESCRIPTIONS:
+            call.prefer_upstream()
+        return call
+
+    def settle(
+        self,
+        message: Message,
+        call: GuardedCall | None,
+        response: Any,
+        is_awaited: Callable[[], bool],
+        *,
+        is_offline: bool,
+    ) -> bool:
+        """Whether a request goes to its server, because `response` is None; else, the client is told the response.
+
+        `is_offline`: nothing may be sent, so the request is refused where there is no response.
+        """
+        if response is None and is_offline:
+            response = make_refusal("the request is not watched, and nothing may be sent")
+        if response is None:
+            if call is not None:
+                call_safely(None, self.send_live, message, call, is_awaited)
+            return True
+        replayed = ReplayedResponse(*response)
+        if call is not None and replayed.hold_s:
+            call_safely(None, self.hold, message, call, replayed.hold_s, is_awaited)
+            return False
+        call_safely(None, self.answer, message, replayed, call)
+        if call is not None and replayed.is_left_early:  # after some progress
+            call_safely(None, self.hold, message, call, LEFT_HOLD_S, is_awaited)
+        return False
 
     def send_live(self, message: Message, call: GuardedCall, is_awaited: Callable[[], bool]) -> None:
         """The request goes to its server. `is_awaited` says whether the client waits for its response."""
         call.add_request_chunk(encode_request(message))
+        reused = self._open.pop(message["id"], None)
+        if reused is not None:
+            reused.call.end(CUT, "the client used the id of the request again before the server answered")
         request = self._open[message["id"]] = _OpenRequest(call, message, is_awaited)
         for line in self._early:
             request.add_line(line)
@@ -96,14 +146,17 @@ class McpTraffic:
     def answer(self, message: Message, response: ReplayedResponse, call: GuardedCall | None) -> None:
         """The request is answered from a recording, or refused; an answer that cannot be read counts as a refusal."""
         if response.status != _ANSWERED_STATUS:
-            self._told.append(make_error(message, read_refusal(response.chunks)))
+            self._tell(make_error(message, read_refusal(response.chunks)))
             return
         body = b"".join([data for _, data in response.chunks])
         try:
-            self._told.extend(decode_answer(body, message))
+            self._told.extend([_ToldMessage(part, call) for part in decode_answer(body, message)])
         except (ValueError, RecursionError) as exc:
             refusal = refuse_call(None, describe_error(exc)) if call is None else call.refuse(exc)
-            self._told.append(make_error(message, read_refusal(refusal.chunks)))
+            self._tell(make_error(message, read_refusal(refusal.chunks)))
+
+    def _tell(self, message: Message) -> None:
+        self._told.append(_ToldMessage(message, None))
 
     def hold(self, message: Message, call: GuardedCall, hold_s: float, is_awaited: Callable[[], bool]) -> None:
         """The client left this request when it was recorded: it gets no answer, and some time to leave it again."""
@@ -120,15 +173,17 @@ class McpTraffic:
                 del self._held[held.message["id"]]
                 if held.is_awaited():
                     held.call.count_wait_on()
-                    self._told.append(make_error(held.message, f"TraceForge replay: {WAITS_ON}"))
+                    self._tell(make_error(held.message, f"TraceForge replay: {WAITS_ON}"))
 
     def next_told(self) -> Message | None:
         """What the client is to be told next from recordings; None: nothing, until more comes."""
         if self._held:
             self._end_holds()
+        while self._told and self._awaited is None and is_client_answer(self._told[0].message):
+            self._told.popleft()  # The client was compared already, or has not answered as the recording says.
         if self._awaited is not None or not self._told:
             return None
-        message = self._told.popleft()
+        message = self._told.popleft().message
         if is_closing(message):
             self.has_ended = True
             return None
@@ -140,7 +195,10 @@ class McpTraffic:
         """Take a message of the client other than a request; returns whether its server is to get it."""
         if is_response(message) and message["id"] == self._awaited:
             self._awaited = None
+            self._compare_client_answer(message)
             return False
+        if is_response(message):
+            self._note_client_answer(message)
         if message.get("method") == _CANCELLED:
             request_id = (message.get("params") or {}).get("requestId")
             if self._held.pop(request_id, None) is not None:
@@ -149,6 +207,21 @@ class McpTraffic:
             if request is not None:
                 request.call.end(CLIENT_LEFT, "the client cancelled the request")
         return True
+
+    def _compare_client_answer(self, message: Message) -> None:
+        """What the server did next is recorded for the answer that it got then."""
+        for told in self._told:
+            if is_client_answer(told.message) and told.message.get("id") == message["id"]:
+                is_same = is_same_json(told.message["client"], read_client_answer(message))
+                if not is_same and told.call is not None:
+                    told.call.count_deviation(ANSWERS_OTHERWISE)
+                self._told.remove(told)
+                return
+
+    def _note_client_answer(self, message: Message) -> None:
+        request = self._questions.pop(message["id"], None)
+        if request is not None and request in self._open.values():
+            request.add_line(encode_client_answer(message))
 
     def take_server_message(self, message: Message) -> None:
         """A message of the server, which the client gets."""
@@ -167,6 +240,8 @@ class McpTraffic:
         request = self._find_request((message.get("params") or {}).get("progressToken"))
         if request is not None:
             request.add_line(line)
+            if is_request(message) and message["method"] in COMPARED_QUESTIONS:
+                self._questions[message["id"]] = request
         elif self._early_bytes + len(line) <= EARLY_BYTES_MAX:
             self._early.append(line)
             self._early_bytes += len(line)
@@ -190,4 +265,11 @@ class McpTraffic:
         for request in self._open.values():
             request.add_line(CLOSED_LINE)
             request.call.end(ANSWERED)
+        self._open.clear()
+
+    def lose_track(self, reason: str) -> None:
+        """A message of the server was not read, which may have been the answer to any open request."""
+        for request in self._open.values():
+            request.add_line(b"")
+            request.call.end(CUT, reason)
         self._open.clear()

@@ -6,15 +6,17 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
 
-from traceforge.capture.hook import client_mcp, dispatch
+from traceforge.capture.hook import client_mcp, dispatch, mcp_traffic
+from traceforge.capture.hook.child_processes import RUN_VARIABLE
+from traceforge.capture.hook.mcp_messages import WATCHED_VARIABLE
 from traceforge.capture.hook.mcp_traffic import McpTraffic
 from traceforge.capture.hook.patches import Patches
-from traceforge.capture.hook.replayed_response import WAITS_ON, make_refusal
+from traceforge.capture.hook.replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 
 REQUEST = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {}}}
 
@@ -41,11 +43,12 @@ class HeldCall:
 
     replays_first = True
 
-    def __init__(self) -> None:
+    def __init__(self, response: Any) -> None:
+        self.response = response
         self.waited_on = 0
 
     async def replay_async(self, body: bytes) -> Any:
-        return make_refusal(WAITS_ON)._replace(hold_s=0.01)
+        return self.response
 
     def count_wait_on(self) -> None:
         self.waited_on += 1
@@ -112,7 +115,7 @@ def test_a_closed_session_sends_nothing_offline() -> None:
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_request_that_was_left_is_held(monkeypatch: pytest.MonkeyPatch, waits: bool) -> None:
     """Only a client that still waits afterwards is told, and counted."""
-    call = HeldCall()
+    call = HeldCall(make_refusal(WAITS_ON)._replace(hold_s=0.01))
     monkeypatch.setattr(dispatch, "begin_tool_call", lambda *_: call)
 
     async def wait() -> Any:
@@ -131,9 +134,31 @@ def test_a_request_that_was_left_is_held(monkeypatch: pytest.MonkeyPatch, waits:
     assert not waits or f"TraceForge replay: {WAITS_ON}" == message["error"]["message"]
 
 
+def test_a_request_that_was_left_after_progress_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client gets the progress, and does not wait for a result without end."""
+    line = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"half"}}\n'
+    call = HeldCall(ReplayedResponse(200, (), [(5.0, line)], is_cut=True, is_left_early=True))
+    monkeypatch.setattr(dispatch, "begin_tool_call", lambda *_: call)
+    monkeypatch.setattr(mcp_traffic, "LEFT_HOLD_S", 0.01)
+
+    async def receive_two() -> list[Any]:
+        reader, writer = offline_streams()
+        await SdkSession(writer.send).send_request()
+        with anyio.move_on_after(5.0):
+            return [await reader.receive(), await reader.receive()]
+        return []
+
+    messages = anyio.run(receive_two)
+
+    assert [("half", None), (None, f"TraceForge replay: {WAITS_ON}")] == [
+        (message.get("params", {}).get("data"), message.get("error", {}).get("message")) for message in messages
+    ]
+    assert 1 == call.waited_on
+
+
 def test_an_error_comes_out_of_a_replay_as_it_does_live(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a group, because each transport of the SDK has a group of tasks: `except*` and retries depend on it."""
-    monkeypatch.setattr(dispatch, "find_tool_mode", lambda: dispatch.ToolMode.OFFLINE)
+    monkeypatch.setattr(dispatch, "find_tool_mode", lambda: dispatch.ConnectionMode.OFFLINE)
     monkeypatch.setattr(client_mcp, "_item_maker", lambda: None)
     connect = client_mcp._wrap(None, lambda: "mcp://notes", 2)
 
@@ -168,3 +193,32 @@ def test_a_transport_is_hooked_where_it_was_imported_before(monkeypatch: pytest.
     assert sdk.sse_client is not sse_client
     patches.undo()
     assert (sse_client, sse_client) == (sdk.sse_client, application.sse_client)
+
+
+class ServerParameters(NamedTuple):
+    """As the SDK has them, in short."""
+
+    args: list[str]
+    env: dict[str, str] | None
+
+    def model_copy(self, update: dict[str, Any]) -> ServerParameters:
+        return self._replace(**update)
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "given"),
+    [
+        (["server.py"], None, None),
+        (["server.py"], {"A": "1"}, {"A": "1"}),
+        (["server.py"], {"A": "1", RUN_VARIABLE: "unix:/x\ntoken\n\n\n{}"}, {"A": "1"}),
+        (["mcp", "wrap", "--", "server"], None, {WATCHED_VARIABLE: "1"}),
+        (["mcp", "wrap", "--", "server"], {RUN_VARIABLE: "unix:/x\ntoken\n\n\n{}"}, {WATCHED_VARIABLE: "1"}),
+    ],
+)
+def test_a_server_is_not_watched_itself(args: list[str], env: Any, given: Any) -> None:
+    """Also if its client hands all its own variables on: a test starts no server, so that nothing of it replays."""
+    started: list[ServerParameters] = []
+
+    client_mcp._start_watched(started.append, ServerParameters(args, env))
+
+    assert [given] == [server.env for server in started]

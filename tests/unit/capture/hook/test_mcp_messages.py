@@ -14,9 +14,12 @@ from traceforge.capture.hook.mcp_messages import (
     decode_answer,
     encode_answer_line,
     encode_request,
+    find_wrapped,
     is_closing,
     make_error,
     name_server,
+    parse_messages,
+    progress_token,
     read_refusal,
     request_url,
     server_address,
@@ -42,6 +45,8 @@ VALUES = st.recursive(
         ("uv", ["run", "--directory", "/srv", "server.py"], "server"),
         ("npx", ["-y", "@acme/server-files@2025.1", "/data"], "server-files"),
         ("docker", ["run", "-i", "--rm", "-e", "TOKEN=x", "acme/tickets:latest"], "tickets"),
+        ("npx", ["--auth-token", "hunter2", "-y", "@acme/server-files"], "server-files"),
+        ("docker", ["run", "--API_KEY", "hunter2"], "docker"),
         ("node", ["build/index.js"], "index"),
         ("bash", ["-lc", "TOKEN=abc exec uvx mcp-server-git --key sk-1"], "mcp-server-git"),
         ("sh", ["-c", "/opt/notes --token sk-1"], "notes"),
@@ -175,3 +180,34 @@ def test_text_that_is_not_ascii_stays_as_it_is() -> None:
 
     assert "Übergröße 😀" in line.decode()
     assert {"text": "Übergröße 😀"} == json.loads(line)["result"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["mcp", "wrap", "--", "uvx", "mcp-server-git@1.2"], "mcp-server-git"),
+        (["traceforge", "mcp", "wrap", "--", "python", "notes.py"], "notes"),
+        (["-m", "traceforge", "mcp", "wrap", "--name", "My notes", "--", "python", "notes.py"], "my-notes"),
+        (["mcp", "wrap", "--name=a b", "--", "x"], "a-b"),
+        (["mcp", "wrap", "--"], "server"),
+    ],
+)
+def test_a_wrapped_server_has_the_name_that_it_has_without_the_wrap(arguments: list[str], name: str) -> None:
+    """So that a client that is watched, and one that is not, ask the same server."""
+    assert name == name_server("traceforge", arguments)
+
+
+@pytest.mark.parametrize("words", [["mcp", "wrap"], ["wrap", "mcp", "--", "x"], ["--", "x"], []])
+def test_a_server_that_is_not_wrapped_is_none(words: list[str]) -> None:
+    assert find_wrapped(words) is None
+
+
+@given(VALUES)
+def test_any_value_is_a_message_or_none(value: Any) -> None:
+    """What is taken for a message can be turned into a call, whatever else it holds."""
+    message = parse_messages(json.dumps(value).encode())
+
+    for item in message if isinstance(message, list) else [message] if message is not None else []:
+        assert encode_answer_line(item).endswith(b"\n")
+        progress_token(item)
+        assert encode_request({**item, "method": "m"})

@@ -12,7 +12,7 @@ from traceforge.capture.hook import dispatch
 from traceforge.capture.hook.guarded_call import GuardedCall
 from traceforge.capture.hook.in_flight_call import ANSWERED, CLIENT_LEFT, InFlightCall
 from traceforge.capture.hook.mcp_messages import CLOSED_LINE, Message
-from traceforge.capture.hook.mcp_traffic import EARLY_BYTES_MAX, McpTraffic
+from traceforge.capture.hook.mcp_traffic import ANSWERS_OTHERWISE, EARLY_BYTES_MAX, McpTraffic
 from traceforge.capture.hook.replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 from traceforge.capture.hook.watcher import Watcher
 
@@ -248,6 +248,51 @@ def test_a_recorded_request_of_the_server_waits_for_the_client(session: Session)
     assert [] == told(session)
     assert not session.take_client_message({"jsonrpc": "2.0", "id": 90, "result": {}})
     assert [respond(5, "a")] == told(session)
+
+
+ELICITATION = {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"message": "How many?"}}
+ROOTS = {"jsonrpc": "2.0", "id": "r", "method": "roots/list"}
+
+
+def answer_question(question: Message, result: Any) -> Message:
+    return {"jsonrpc": "2.0", "id": question["id"], "result": result}
+
+
+@pytest.mark.parametrize(("now", "refusals"), [({"n": 3}, []), ({"n": 4}, [ANSWERS_OTHERWISE])])
+def test_what_the_client_answers_a_question_is_compared(session: Session, now: Any, refusals: list[str]) -> None:
+    """The rest of the recorded answer depends on it. Not so for `roots`: these are folders of a machine."""
+    session.start(call_tool(1))
+    for question, result in ((ROOTS, "/home/a"), (ELICITATION, {"n": 3, "mail": "[REDACTED]"})):
+        session.take_server_message(question)
+        assert session.take_client_message(answer_question(question, result))
+    session.take_server_message(respond(1, "done"))
+    (lines,) = session.answers()
+    watcher = CountingWatcher()
+    session.answer(call_tool(5), replayed(*lines), GuardedCall(None, watcher))
+
+    assert [ROOTS] == told(session)
+    session.take_client_message(answer_question(ROOTS, "/home/b"))
+    assert [ELICITATION] == told(session)
+    session.take_client_message(answer_question(ELICITATION, {**now, "mail": "a@b.c"}))
+    assert ([respond(5, "done")], refusals) == (told(session), watcher.refusals)
+
+
+def test_questions_that_are_answered_in_another_order_are_told_apart(session: Session) -> None:
+    """By the ids that the server gave them."""
+    session.start(call_tool(1))
+    for message in (ELICITATION, SAMPLING):
+        session.take_server_message(message)
+    for question, result in ((SAMPLING, "b"), (ELICITATION, "a")):
+        session.take_client_message(answer_question(question, result))
+    session.take_server_message(respond(1, "done"))
+    watcher = CountingWatcher()
+    session.answer(call_tool(5), replayed(*session.answers()[0]), GuardedCall(None, watcher))
+
+    assert [ELICITATION] == told(session)
+    session.take_client_message(answer_question(ELICITATION, "a"))
+    assert [SAMPLING] == told(session)
+    session.take_client_message(answer_question(SAMPLING, "other"))
+    assert ([respond(5, "done")], [ANSWERS_OTHERWISE]) == (told(session), watcher.refusals)
 
 
 def test_a_recorded_session_ends_where_it_ended(session: Session) -> None:
