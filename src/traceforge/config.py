@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, ClassVar, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -20,8 +21,9 @@ from traceforge.build_environment import build_environment
 from traceforge.canon import JSON, JSONObject, find_conflict_marker, find_repeated_name, json_path, parse_json
 from traceforge.conversion import convert
 from traceforge.errors import CONFLICT_HINT, CONFLICT_MARKERS, CannotRead, InvalidConfig, NotJSON
-from traceforge.files import STATE_DIR, read_file
+from traceforge.files import STATE_DIR, check_not_planted, list_folder, read_file
 from traceforge.findings import PARSE, Finding, nearest_name
+from traceforge.project_links import find_link_out, list_state_paths, list_traces_folders, list_traces_paths
 from traceforge.project_trust import has_trusted_owner, require_trust
 from traceforge.shape import NonEmptyText, find_problems
 from traceforge.wildcards import find_wildcards
@@ -29,6 +31,7 @@ from traceforge.wildcards import find_wildcards
 CONFIG_FILE = "traceforge.config.json"
 PYPROJECT_FILE = "pyproject.toml"
 SNAPSHOTS_DIR = ".ai-snapshots"
+CHECKS_DIR = ".ai-checks"
 MATCH_KEY_FILE = f"{STATE_DIR}/match.key"
 MATCH_KEY_VARIABLE = "TRACEFORGE_MATCH_KEY"
 UPSTREAM_VARIABLE = "TRACEFORGE_UPSTREAM_"  # and the name of an upstream: where this user wants it to be
@@ -174,12 +177,14 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedC
         InvalidConfig: a key or a value is wrong, two files both configure TraceForge, or a link leads out of the
             project where state or traces are written.
         CannotRead: the file is there and cannot be read.
-        UntrustedProject: it belongs to another user.
+        CannotWrite: another user has put the folder that a variable names for traces into one for everybody.
+        UntrustedProject: it belongs to another user, as may the state or the folder of traces.
     """
     project = find_project(start)
-    require_trust(project, _list_settings_files(project))
-    values, file = _read_project(project)
-    _refuse_links_out(project, STATE_DIR)
+    paths = _list_settings_files(project)
+    owners = require_trust(project, paths)
+    values, file = _read_project(project, paths, owners)
+    _refuse_links_out(project, list_state_paths(project))
     origins = dict.fromkeys(values, file)
     for variable, key in ENVIRONMENT_VARIABLES.items():
         value = (build_environment() if environ is None else environ).get(variable)
@@ -187,8 +192,13 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedC
             values[key] = value
             origins[key] = f"environment variable {variable}"
     config = convert(values, Config)
-    if origins.get("traces_dir", file) == file:  # Otherwise, the user has chosen the folder.
-        _refuse_links_out(project, config.traces_dir)
+    traces_folders = [os.path.join(project, folder) for folder in list_traces_folders(config.traces_dir)]
+    if origins.get("traces_dir", file) == file:
+        require_trust(project, traces_folders)
+        _refuse_links_out(project, list_traces_paths(project, config.traces_dir))
+    else:  # The user has chosen the folder, and it may be another user's who lends it.
+        for folder in traces_folders:
+            check_not_planted(folder)
     return LoadedConfig(
         project, config, {name: origins.get(name, "default") for name in config.__struct_fields__}, file
     )
@@ -250,15 +260,20 @@ def configures_traceforge(pyproject: str) -> bool:
         return b"[tool.traceforge" in data
 
 
-def _refuse_links_out(project: str, folder: str) -> None:
-    """Refuse a folder that a link, which a commit can bring, puts outside of the project."""
-    if not os.path.join(os.path.realpath(os.path.join(project, folder)), "").startswith(os.path.join(project, "")):
-        raise _bad(folder, "a symbolic link leads out of the project", _LINK_HINT)
+def _refuse_links_out(project: str, paths: Iterable[str]) -> None:
+    """Refuse a path that a link, which a commit or an archive can bring, puts outside of the project."""
+    link = find_link_out(project, paths)
+    if link is not None:
+        raise _bad(link, "a symbolic link leads out of the project", _LINK_HINT)
 
 
 def _list_settings_files(project: str) -> list[str]:
-    """The files and folders from which the settings and the approved behaviour of a project are read."""
-    paths = [os.path.join(project, name) for name in (CONFIG_FILE, SNAPSHOTS_DIR)]
+    """The files and folders that decide what a command does in a project: settings, approved behaviour, checks, which
+    run code, and what this machine keeps for itself.
+    """
+    paths = [os.path.join(project, name) for name in (CONFIG_FILE, SNAPSHOTS_DIR, CHECKS_DIR, STATE_DIR)]
+    with suppress(CannotRead):  # There is no such folder, or it is not readable, which whoever reads it says.
+        paths += [entry.path for entry in list_folder(os.path.join(project, STATE_DIR))]
     shared = os.path.join(project, PYPROJECT_FILE)
     return [*paths, shared] if _mentions(shared, b"traceforge") else paths
 
@@ -270,10 +285,12 @@ def _mentions(path: str, word: bytes) -> bool:
         return False  # missing, or not a file that could configure us
 
 
-def _read_project(project: str) -> tuple[JSONObject, str]:
+def _read_project(project: str, paths: Sequence[str], owners: Container[int] | None) -> tuple[JSONObject, str]:
+    """Read the settings; another user may put the files there after their owners were checked."""
     own, shared = os.path.join(project, CONFIG_FILE), os.path.join(project, PYPROJECT_FILE)
-    shared_data = read_file(shared, bytes_max=CONFIG_BYTES_MAX) if os.path.exists(shared) else None
-    own_data = read_file(own, bytes_max=CONFIG_BYTES_MAX) if os.path.lexists(own) else None
+    has_shared = shared in paths and os.path.exists(shared)
+    shared_data = read_file(shared, bytes_max=CONFIG_BYTES_MAX, owners=owners) if has_shared else None
+    own_data = read_file(own, bytes_max=CONFIG_BYTES_MAX, owners=owners) if os.path.lexists(own) else None
     return _parse_project(own_data, shared_data)
 
 

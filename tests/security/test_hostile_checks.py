@@ -120,6 +120,29 @@ def test_a_query_does_not_look_at_a_large_answer_again_and_again(path: str, text
     assert "too large for this query" in str(outcome), outcome
 
 
+LONG_NAMES = '{"' + '":{"'.join("k" * 10_000 for _ in range(50)) + f'":[{",".join("1" * 1_000)}]' + "}" * 50
+
+
+@pytest.mark.parametrize(
+    "assertion",
+    [{"type": "json_path", "path": "$..*"}, {"type": "json_schema", "schema": {"not": {}}}],
+    ids=["json_path", "json_schema"],
+)
+def test_long_names_above_many_values_are_not_repeated_for_each(assertion: dict[str, Any]) -> None:
+    """A model that answers with half a megabyte must not fill the memory with the places of its values."""
+    outcome = evaluate(convert(assertion, AnyAssertion), Answer(LONG_NAMES), EvaluationTools(Redactor()))
+
+    assert "unchecked" == outcome.verdict, outcome
+
+
+def test_long_keys_above_many_values_of_a_check_file_are_refused() -> None:
+    """Where a problem is, says a table of all places of the file."""
+    with pytest.raises(InvalidFile) as refused:
+        read_check_file(f"name: a\nunknown: {LONG_NAMES.replace('{', '{? ')}".encode(), "a.yaml")
+
+    assert "long keys with too many values below them" in refused.value.findings[0].message
+
+
 def test_a_check_file_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To read it imports nothing: the function of `python` is loaded when its check runs."""
     (tmp_path / "planted_module.py").write_text("raise SystemExit(9)\n")

@@ -142,8 +142,9 @@ def heads_without_end(command: AttackedCommand) -> None:
     for _ in range(4):
         peer = command.connect()
         with suppress(OSError):
+            peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
             for _ in range(1600):
-                peer.send(b"X: " + b"x" * 65533)
+                peer.send(b"X: " + b"x" * 65531 + b"\r\n")
 
 
 def slow_bodies(command: AttackedCommand) -> None:

@@ -23,10 +23,12 @@ from traceforge.context.api.http_transport import ServerAddress
 from traceforge.context.storage.database import database_url
 from traceforge.errors import CannotListen, InvalidStoreAddress
 from traceforge.http.access import AccessDenied, AccessPolicy
-from traceforge.http.body_framing import InvalidBody, open_body
+from traceforge.http.body_framing import CHUNKED as CHUNKED_LENGTH
+from traceforge.http.body_framing import UNTIL_CLOSE, InvalidBody, open_body
 from traceforge.http.bound_socket import bind_socket
 from traceforge.http.event_stream import EventStreamParser
 from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead, ResponseHead, split_target
+from traceforge.snapshots.live.live_sender import retry_after
 
 START = b"POST /healthz HTTP/1.1\r\nHost: localhost\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -37,7 +39,12 @@ AMBIGUOUS = {
     "coding with identity": START + CHUNKED + b"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n",
     "coding and length": START + CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n",
     "length and coding": START + b"Content-Length: 5\r\n" + CHUNKED + b"\r\n0\r\n\r\n",
+    "coding in a list": START + b"Transfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n",
+    "coding behind a space of Latin-1": START + b"Transfer-Encoding: \xa0chunked\r\n\r\n0\r\n\r\n",
+    "coding and length of an upgrade": START + CHUNKED + b"Upgrade: h2c\r\nConnection: Upgrade\r\n"
+    b"Content-Length: 5\r\n\r\n0\r\n\r\n",
     "coding of HTTP/1.0": START.replace(b"1.1", b"1.0") + CHUNKED + b"\r\n0\r\n\r\n",
+    "one length twice": START + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nabcde",
     "two lengths": START + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
     "list of lengths": START + b"Content-Length: 5, 5\r\n\r\nabcde",
     "negative length": START + b"Content-Length: -1\r\n\r\n",
@@ -170,7 +177,12 @@ def test_an_offer_to_upgrade_is_ignored_or_refused(open_server: OpenServer) -> N
 LEAVING = [
     "/..", "/../x", "/v1/../../x", "/%2e%2e/x", "/%2E./x", "/.%2e/x", "/%252e%252e/x", "/%25252e%25252e/x",
     "/..%2fx", "/..%5cx", "/..\\x", "/v1\\..\\..\\x", "/v1/%2e%2e%2f%2e%2e/x", "/a//../../x", "/./../x", "/..;a=b/x",
-    "/a%2fb/../../x", "/%25%32%65%25%32%65/x", "/%252525252525252e/x",
+    "/a%2fb/../../x", "/%25%32%65%25%32%65/x", "/%252525252525252e/x", "/..#x", "/..%23", "/..%2523", "/..%3fx",
+    "/..%00/x", "/.%09./x", "/..%0d%0a/x", "/%c0%ae%c0%ae/x", "/..%c0%af", "/..%c1%9cx", "/%e0%80%ae./x",
+    "/%f0%80%80%ae./x", "/%u002e%u002e/x", "/%ef%bc%8e%ef%bc%8e/x", "/..%ef%bc%8fx", "/%e2%80%a5/x",
+    # Read by servers that decode the dots, and not the sign between the names.
+    "/a%2fb/%2e%2e/%2e%2e/x", "/a%2Fb/.%2e/%2E./x", "/a%c0%afb/%2e%2e/%2e%2e/x", "/a%u002fb/%2e%2e/%2e%2e/x",
+    "/a%252fb/%2e%2e/%252e%252e/x", "/a%ef%bc%8fb/%2e%2e/%2e%2e/x",
 ]  # fmt: skip
 STAYING = [
     "/v1/chat/completions",
@@ -180,6 +192,8 @@ STAYING = [
     "/a/b/../../x",
     "/v1/x%20y",
     "/v1/100%25",
+    "/v1/models/ft%3agpt%23a/b%3fc",
+    "/v1/%c3%a9%e2%80%a6",
     "",
 ]
 
@@ -218,6 +232,40 @@ def test_no_byte_of_a_path_that_leaves_reaches_the_upstream() -> None:
     finally:
         proxy.stop()
         upstream.close()
+
+
+RESPONSES = {
+    b"Transfer-Encoding: chunked": CHUNKED_LENGTH,
+    b"Transfer-Encoding: gzip, chunked": CHUNKED_LENGTH,
+    b"Transfer-Encoding: \xa0chunked": UNTIL_CLOSE,
+    b"Transfer-Encoding: chunked\x85": UNTIL_CLOSE,
+    b"Transfer-Encoding: gzip,\xa0chunked": UNTIL_CLOSE,
+    b"Transfer-Encoding: xchunked": UNTIL_CLOSE,
+}
+
+
+@pytest.mark.parametrize("header", RESPONSES)
+def test_the_body_of_a_response_is_chunked_only_where_every_client_reads_it_so(header: bytes) -> None:
+    """A word with a space that only Latin-1 has is another coding: the response ends with its connection."""
+    head = ResponseHead(b"HTTP/1.1 200 OK\r\n" + header + b"\r\n\r\n", "POST")
+
+    assert RESPONSES[header] == head.length
+
+
+@pytest.mark.parametrize("status", ["000", "099"])
+def test_a_status_that_http_does_not_have_announces_no_further_response(status: str) -> None:
+    """As an interim response, it would make the next answer belong to it."""
+    with pytest.raises(InvalidHead):
+        ResponseHead(f"HTTP/1.1 {status} OK\r\n\r\n".encode(), "POST")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 -2359", "1e400", "nan", "-1", "("],
+)
+def test_a_time_to_wait_that_is_none_ends_no_live_check(text: str) -> None:
+    """A server may name a year beyond the calendar."""
+    assert retry_after((("Retry-After", text),)) is None
 
 
 BAD_URLS = [

@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from support.ci_reports import ci_report, reported_finding
 from support.exchanges import COMPOSER, parse_object
@@ -23,8 +24,9 @@ from support.hostile_text import HOSTILE, LINE_STARTS, list_harm
 from support.proposals import approve_change, make_call, propose
 from support.replay_player import KEYS
 from support.stored_traces import call
-from traceforge.canon import JSONObject, json_bytes
+from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.capture.run.command_runner import CommandRun
+from traceforge.compare.conversation_frames import list_spoken_frames
 from traceforge.exchange import Caller
 from traceforge.findings import Finding
 from traceforge.report.ci_report import CaseOutcome, CaseResult
@@ -130,6 +132,58 @@ def test_traces_are_harmless(prompt: str, answer: str, name: str, model: str) ->
     assert_harmless(trace_tail_line(composed.summary))
     assert_harmless(session_tree_text(name, [composed.summary], {composed.summary.id: name}))
     assert_json_is_harmless(trace.body)
+
+
+@pytest.mark.fuzzer(7)
+@given(hostile_texts, hostile_texts, hostile_texts, st.integers(0, 3))
+def test_names_of_operations_and_tool_servers_are_harmless(name: str, path: str, method: str, kind: int) -> None:
+    """Paths of any API, methods of gRPC and of tool servers, tools, functions, providers, errors and states."""
+    composed = COMPOSER.compose(call(1))
+    body = parse_object(composed.trace)
+    endpoint = f"/v1/files/{path}:{name}"
+    requests: tuple[JSONObject, ...] = (
+        {"method": "tools/call", "params": {"name": name}},
+        {"method": method, "params": {"uri": path}},
+        {"tool": name, "arguments": {name: path}},
+    )
+    address = (endpoint, f"mcp://{name}/", f"tool://{name}/", f"/{name}/{method}")[kind]
+    summary = structs.replace(composed.summary, endpoint=address, provider=name, status=method, session_id=path)
+    wire = {"method": method, "url": address, "status": 200, "request_headers": [f"{name}: {path}"]}
+    facts: JSONObject = {"wire": wire, "endpoint": address, "provider": name, "provider_request": requests[kind % 3]}
+    metadata: JSONObject = {"duration_ms": 1, "status": name, "error": path, "model": method}
+    redacted: JSONObject = {"request": [{"path": path, "type": name}], "response": [], "echoes": []}
+    changed = {**body, **facts, "metadata": metadata, "redacted": redacted}
+    trace = Trace(composed.summary.id, composed.summary.timestamp, changed)
+
+    assert_harmless(trace_list_text([summary]))
+    assert_harmless(trace_tail_line(summary))
+    assert_harmless(session_tree_text(name, [summary], {summary.id: path}))
+    assert_json_is_harmless(summary.to_dict())
+    assert_harmless(trace_text(trace, 1, full=True))
+    assert_harmless(trace_text(trace, 1, full=False))
+
+
+@pytest.mark.fuzzer(7)
+@given(hostile_texts, hostile_texts)
+def test_conversations_of_a_websocket_are_harmless(name: str, text: str) -> None:
+    """Types of events, their fields and pieces, texts, reasons to close, and what is no frame that we know."""
+    frames: list[JSON] = [
+        {"json": {"type": name, name: text}, "after": 1}, {"json": {"type": name, "delta": text}},
+        {"json": {"type": name, "delta": name}}, {"json": {name: text}}, {"json": [text]}, {"text": text},
+        {"close": 1000, "reason": text}, {"base64": text}, {name: text}, {"broken": text},
+    ]  # fmt: skip
+    composed = COMPOSER.compose(call(1))
+    bodies: JSONObject = {
+        "provider_request": {"client_frames": frames},
+        "provider_response": {"server_frames": frames},
+    }
+    trace = Trace(composed.summary.id, composed.summary.timestamp, {**parse_object(composed.trace), **bodies})
+
+    spoken = list_spoken_frames(bodies["provider_request"], bodies["provider_response"])
+    assert spoken
+    assert name in {frame.name for frame in spoken}
+    assert_harmless(trace_text(trace, 1, full=True))
+    assert_harmless(trace_text(trace, 1, full=False))
 
 
 @pytest.mark.fuzzer(7)

@@ -6,75 +6,28 @@ user of the tests: as root, it would have root's capabilities.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
+import struct
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support.network_escapes import own_address
+from support.sealed_program import ReachedServer, run_program
 from support.supervised_run import SupervisedRun
 from traceforge.capture.hook.tripwire import PORT, REMOTE
 from traceforge.capture.run import seal
+from traceforge.capture.run.connection_supervisor import OTHER_ROUTE
 from traceforge.capture.run.privileges import DROPPED_CAPABILITIES
 
 pytestmark = pytest.mark.skipif(bool(seal.reason_not_sealable()), reason=seal.reason_not_sealable())
 needs_scopes = pytest.mark.skipif(
     seal.ABSTRACT_SOCKETS in seal.find_gaps(), reason="Landlock of this kernel knows no scopes"
 )
-
-TRY = """
-import ctypes, errno, json, os, signal, socket, struct, threading
-results = {}
-libc = ctypes.CDLL(None, use_errno=True)
-def attempt(name, work):
-    try:
-        work()
-        results[name] = "open"
-    except OSError as exc:
-        results[name] = errno.errorcode.get(exc.errno, str(exc.errno))
-def call(number, *arguments):
-    converted = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    if libc.syscall(ctypes.c_long(number), *converted) < 0:
-        raise OSError(ctypes.get_errno(), "")
-def address(host, port, family=2):
-    return struct.pack("=HH4s8x", family, socket.htons(port), socket.inet_aton(host))
-"""
-
-
-def run_program(run: SupervisedRun, folder: Path, program: str, *ports: int, own_ports: tuple[int, ...] = ()) -> Any:
-    """What the program put into `results`."""
-    path = folder / "results.json"
-    text = f"{TRY}\n{program}\nwith open({str(path)!r}, 'w') as file: json.dump(results, file)"
-    assert 0 == run.run(text, *ports, own_ports=own_ports)
-    assert "" == run.failure
-    return json.loads(path.read_text())
-
-
-class ReachedServer:
-    """A server that counts who reaches it."""
-
-    def __init__(self, host: str, port: int) -> None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._server = socket.create_server((host, port), family=family, backlog=100)
-        self.connections = 0
-        threading.Thread(target=self._count, daemon=True).start()
-
-    def _count(self) -> None:
-        with suppress(OSError):
-            while True:
-                self._server.accept()[0].close()
-                self.connections += 1
-
-    def close(self) -> None:
-        self._server.close()
-
 
 # --- other addresses ------------------------------------------------------------------------------------------------
 
@@ -224,19 +177,89 @@ ALLOWED_SOCKETS = {
 def test_no_socket_beside_tcp_udp_and_local_ones_can_be_opened(tmp_path: Path) -> None:
     """By family, type and protocol: with a packet socket, root writes to the network without a connection."""
     sockets = {**REFUSED_SOCKETS, **ALLOWED_SOCKETS}
-    bpf = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
+    bpf, request_key = {"x86_64": (321, 249), "aarch64": (280, 218)}[os.uname().machine]
     program = f"""
 for name, arguments in {sockets!r}.items():
     attempt(name, lambda: socket.socket(*arguments).close())
 attempt("io_uring", lambda: call(425, 8, ctypes.create_string_buffer(120)))
 attempt("bpf", lambda: call({bpf}, 0, ctypes.create_string_buffer(128), 128))
+attempt("request_key", lambda: call({request_key}, b"dns_resolver", b"api.example.com", b"", -3))
 """
     results = run_program(SupervisedRun(), tmp_path, program)
 
-    refused = [*REFUSED_SOCKETS, "io_uring", "bpf"]
+    refused = [*REFUSED_SOCKETS, "io_uring", "bpf", "request_key"]
     assert dict.fromkeys(refused, "EACCES") == {name: results[name] for name in refused}
     supported = {name: "open" for name in ALLOWED_SOCKETS if results[name] != "EAFNOSUPPORT"}  # without IPv6
     assert supported == {name: results[name] for name in supported}
+
+
+ROUTE_OPTIONS = {
+    "a source route": (2, 0, 4, bytes.fromhex("830704c000020100")), "where it leaves": (2, 0, 50, bytes(4)),
+    "a device": (2, 1, 25, b"eth0\0"), "a device, by its number": (2, 1, 62, bytes(4)),
+    "segments": (10, 41, 57, bytes(40)), "where it leaves, IPv6": (10, 41, 76, bytes(4)),
+    "an address and a device": (10, 41, 50, bytes(20)), "all of them at once": (10, 41, 6, bytes(24)),
+}  # fmt: skip
+LOOPBACK_ROUTES = {
+    "a number of hops": (10, 41, 52, struct.pack("=i", 9)), "loopback": (2, 0, 8, struct.pack("=I8x", 1)),
+    "loopback, IPv6": (10, 41, 50, struct.pack("=16xI", 1)),
+}  # fmt: skip
+OTHER_ROUTES = {
+    "a source route": (2, 0, 7, bytes.fromhex("830704c000020100")), "a device": (2, 0, 8, struct.pack("=I8x", 4)),
+    "a device, IPv6": (10, 41, 50, struct.pack("=16xI", 4)), "a device, once": (10, 41, 2, struct.pack("=16xI", 4)),
+    "segments": (10, 41, 57, bytes(40)), "segments, once": (10, 41, 5, bytes(40)), "many": (2, 0, 1, bytes(5000)),
+}  # fmt: skip
+SEND_WITH_OPTIONS = """
+def send(way, family, level, kind, data):
+    host, is_ipv4 = ("127.0.0.1", 9) if family == 2 else ("::1", 9), family == 2
+    with socket.socket(family, socket.SOCK_DGRAM) as connection:
+        if way != "with an address":
+            connection.connect(host)
+        if way != "several at once":
+            return connection.sendmsg([b"x"], [(level, kind, data)], 0, *([] if way == "connected" else [host]))
+        control = struct.pack("=QII", 16 + len(data), level, kind) + data + bytes(-len(data) % 8)
+        buffers = [ctypes.create_string_buffer(text, len(text)) for text in (control, b"x")]
+        control_at, data_at = map(ctypes.addressof, buffers)
+        part = ctypes.create_string_buffer(struct.pack("=QQ", data_at, 1))
+        message = struct.Struct("=16xQQQQ16x")  # no address, one part, the options
+        parts = (ctypes.addressof(part), 1)
+        messages = message.pack(*parts, 0, 0) + message.pack(*parts, control_at, len(control))
+        if libc.sendmmsg(connection.fileno(), messages, 2, 0) < 0:
+            raise OSError(ctypes.get_errno(), "")
+"""
+
+
+@pytest.mark.parametrize("way", ["with an address", "connected", "several at once"])
+def test_no_option_of_a_datagram_leads_it_away_from_loopback(tmp_path: Path, way: str) -> None:
+    """The first host of a source route would get what it holds, or the neighbour behind a network device."""
+    program = f"""{SEND_WITH_OPTIONS}
+for name, arguments in { ({**OTHER_ROUTES, **LOOPBACK_ROUTES})!r}.items():
+    attempt(name, lambda: send({way!r}, *arguments))
+"""
+    run = SupervisedRun()
+    results = run_program(run, tmp_path, program)
+
+    usable = {name for name, result in results.items() if result not in ("EAFNOSUPPORT", "EADDRNOTAVAIL")}
+    assert dict.fromkeys(OTHER_ROUTES.keys() & usable, "EACCES") == {
+        name: results[name] for name in OTHER_ROUTES.keys() & usable
+    }
+    assert not {"EACCES"} & {results[name] for name in LOOPBACK_ROUTES}
+    assert [(OTHER_ROUTE, REMOTE)] * len(OTHER_ROUTES.keys() & usable) == run.refusals
+
+
+def test_a_socket_gets_no_route_of_its_own(tmp_path: Path) -> None:
+    """Nor does one of TCP, whose first packet would reach the first host of the route."""
+    program = f"""
+for kind in ("SOCK_DGRAM", "SOCK_STREAM"):
+    for name, (family, *option) in {ROUTE_OPTIONS!r}.items():
+        attempt(f"{{name}}, {{kind}}", lambda: socket.socket(family, getattr(socket, kind)).setsockopt(*option))
+    for option in ((0, socket.IP_TTL), (1, socket.SO_KEEPALIVE)):
+        attempt(f"{{option}}", lambda: socket.socket(2, getattr(socket, kind)).setsockopt(*option, 9))
+"""
+    results = run_program(SupervisedRun(), tmp_path, program)
+
+    refused = {result for name, result in results.items() if not name.startswith("(")}
+    assert "EACCES" in refused <= {"EACCES", "EAFNOSUPPORT"}  # without IPv6
+    assert ["open", "open"] == [result for name, result in results.items() if name.startswith("(")]
 
 
 def test_a_look_up_reaches_no_name_server(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """One interface to every hooked HTTP client, so that one test can cover them all.
 
-`DRIVERS` has one driver each for httpx, httpx2, requests and aiohttp, sync and async. All are called from sync code.
+`DRIVERS` has one driver each for httpx, httpx2, requests, urllib3 and aiohttp, sync and async. All are called from
+sync code.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import aiohttp
 import httpx
 import httpx2
 import requests
+import urllib3
 
 ChunkCallback = Callable[[bytes], bool | None]  # is told each piece; returns True to leave the response there
 
@@ -127,6 +129,31 @@ class Requests:
             return ClientResponse(response.status_code, _lower_names(response.headers.items()), b"".join(pieces))
 
 
+class Urllib3:
+    """urllib3, used directly."""
+
+    name = "urllib3"
+    error = urllib3.exceptions.HTTPError
+
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
+        with urllib3.PoolManager() as pool:
+            response = pool.request(
+                "POST", url, body=body, headers={**JSON_TYPE, **(headers or {})}, retries=False, redirect=False
+            )
+            return ClientResponse(response.status, _lower_names(response.headers.items()), response.data)
+
+    def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
+        pieces = []
+        with urllib3.PoolManager() as pool:
+            response = pool.request("POST", url, body=body, headers=JSON_TYPE, preload_content=False, retries=False)
+            for piece in response.stream(None):
+                pieces.append(piece)
+                if on_chunk(piece):
+                    response.close()
+                    break
+            return ClientResponse(response.status, _lower_names(response.headers.items()), b"".join(pieces))
+
+
 class Aiohttp:
     """aiohttp."""
 
@@ -175,5 +202,5 @@ def _lower_names(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 DRIVERS: list[Driver] = [
-    Httpx(httpx), HttpxAsync(httpx), Httpx(httpx2), HttpxAsync(httpx2), Requests(), Aiohttp(),
+    Httpx(httpx), HttpxAsync(httpx), Httpx(httpx2), HttpxAsync(httpx2), Requests(), Urllib3(), Aiohttp(),
 ]  # fmt: skip

@@ -84,7 +84,7 @@ class Engine:
             started_at=started_at or now_text(),
             provider=provider,
         )
-        if claims is not None and claims.has_traceforge_headers:
+        if claims is not None and claims.wants_headers:
             call.extra_response_headers = make_response_headers(call.id, caller.session_id, caller.step_index)
         return call
 

@@ -53,7 +53,9 @@ class InProcessReplay(Watcher):
         return begin_unrecorded_call(method, url, headers)
 
     def replay_call(self, call: InFlightCall, body: bytes) -> ReplayedResponse | None:
-        return self._responder.respond(call.method, call.url, call.client_headers, body, call.caller)
+        return self._responder.respond(
+            call.method, call.url, call.client_headers, body, call.caller, conversation=call.conversation
+        )
 
     def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
         self._responder.count_refusal(reason, is_deviation, scope)

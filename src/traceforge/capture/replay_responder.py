@@ -7,9 +7,11 @@ a failure is a response, too, or the client would try again; it counts as unmatc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from traceforge.capture.hook.in_flight_call import InFlightCall
+from msgspec import Struct
+
+from traceforge.capture.hook.in_flight_call import NO_CONVERSATION, Conversation, InFlightCall
 from traceforge.capture.hook.pytest_scopes import current_scope
 from traceforge.capture.hook.replayed_response import BODILESS_STATUSES, WAITS_ON, ReplayedResponse, make_refusal
 from traceforge.capture.traceforge_headers import HeaderClaims, read_headers
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from traceforge.replay.player import Player
 
 RECORDING_HEADER = "X-TraceForge-Replayed"  # The recording's name, for a client that uses TraceForge's headers.
+POLL_HEADER = "openai-poll-after-ms"
 PACE_MAX = 1e6
 
 
@@ -42,7 +45,7 @@ def read_pace(text: str) -> float:
     return speed
 
 
-class ReplayResponder(NamedTuple):
+class ReplayResponder(Struct, frozen=True):
     """A player, and how its responses are sent."""
 
     player: Player
@@ -59,13 +62,25 @@ class ReplayResponder(NamedTuple):
         return self.player if self.choose_player is None else self.choose_player(scope)
 
     def find(
-        self, method: str, url: str, claims: HeaderClaims, body: bytes, *, prefers_upstream: bool = False
+        self,
+        method: str,
+        url: str,
+        claims: HeaderClaims,
+        body: bytes,
+        *,
+        prefers_upstream: bool = False,
+        conversation: Conversation = NO_CONVERSATION,
     ) -> ReplayResult:
         """The recording for a request, or why there is none."""
         try:
             player = self._find_player(claims.caller.scope)
             if prefers_upstream and self.allow_upstream:
                 return player.pass_upstream()
+            if conversation.is_open:
+                return player.play_part(
+                    method, url, claims.upstream, body, claims.caller, conversation.id, conversation.start
+                )
+            player.conversations.end(conversation.id)
             return player.play(method, url, claims.upstream, body, claims.caller, allow_upstream=self.allow_upstream)
         except Exception as exc:  # noqa: BLE001
             return self._fail(method, url, f"the lookup of a recording failed ({type(exc).__name__})")
@@ -79,17 +94,23 @@ class ReplayResponder(NamedTuple):
         caller: Caller,
         *,
         prefers_upstream: bool = False,
+        conversation: Conversation = NO_CONVERSATION,
     ) -> ReplayedResponse | None:
         """The response to a request; None: the call goes upstream."""
         claims = read_headers(headers, caller)
         if claims.problems:  # It would be another call than the one that was meant.
             result = self._fail(method, url, "; ".join(claims.problems))
         else:
-            result = self.find(method, url, claims, body, prefers_upstream=prefers_upstream)
+            result = self.find(
+                method, url, claims, body, prefers_upstream=prefers_upstream, conversation=conversation
+            )
             if result.goes_upstream:
                 return None
-        is_named = claims.has_traceforge_headers and result.source_name
-        return self._to_replayed(result.response, ((RECORDING_HEADER, result.source_name),) if is_named else ())
+        is_named = claims.wants_headers and result.source_name
+        added: Headers = ((RECORDING_HEADER, result.source_name),) if is_named else ()
+        if not self.pace:
+            added += skip_polling_pause(headers)
+        return self._to_replayed(method, result.response, added)
 
     def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
         """A call was refused before it could be looked up; or, with `is_deviation`, after it was."""
@@ -99,21 +120,32 @@ class ReplayResponder(NamedTuple):
         unmatched = self.player.count_unmatched(reason)
         return ReplayResult(unmatched.to_response(find_endpoint(method, url).dialect), unmatched=unmatched)
 
-    def _to_replayed(self, response: RecordedResponse, extra_headers: Headers) -> ReplayedResponse:
-        """With the length that the body has now; a stream has none."""
+    def _to_replayed(self, method: str, response: RecordedResponse, extra_headers: Headers) -> ReplayedResponse:
+        """With the length that the body has now; a stream has none, and that of a HEAD is the recorded one."""
         if response.cancellation is not None:
             return make_refusal(WAITS_ON)._replace(
                 hold_s=response.cancellation.hold_s, times_out=response.cancellation.cause is CancelCause.TIMEOUT
             )
-        headers = (*response.headers, *extra_headers)
+        replaced = {name.lower() for name, _ in extra_headers}
+        headers = (*(pair for pair in response.headers if pair[0].lower() not in replaced), *extra_headers)
         if response.streamed or response.cut:
             pace = self.pace if response.streamed else 0.0
             return ReplayedResponse(
                 response.status, headers, response.chunks, response.cut, pace, response.left_early
             )
-        if response.status not in BODILESS_STATUSES:
+        if response.status not in BODILESS_STATUSES and method.upper() != "HEAD":
             headers = (*headers, ("Content-Length", str(sum(len(chunk.data) for chunk in response.chunks))))
         return ReplayedResponse(response.status, headers, response.chunks)
+
+
+def skip_polling_pause(request_headers: Headers) -> Headers:
+    """The header with which OpenAI tells the polling helpers of its SDKs to ask again at once.
+
+    They send whether they take the pause from it. A pause that the application chose is its own.
+    """
+    names = {name.lower(): value for name, value in request_headers}
+    is_helper = names.get("x-stainless-poll-helper") == "true"
+    return ((POLL_HEADER, "1"),) if is_helper and "x-stainless-custom-poll-interval" not in names else ()
 
 
 def begin_unrecorded_call(method: str, url: str, headers: Headers) -> InFlightCall:

@@ -62,8 +62,9 @@ class ReplayingCapture(Capture):
         scope = call.caller.scope
         caller = Caller(call.caller.source, scope, scope, worker=current_worker())
         response = self.responder.respond(
-            call.method, call.url, call.client_headers, body, caller, prefers_upstream=call.prefers_upstream
-        )
+            call.method, call.url, call.client_headers, body, caller,
+            prefers_upstream=call.prefers_upstream, conversation=call.conversation,
+        )  # fmt: skip
         if response is not None:
             self.forget_call(call)
         return response

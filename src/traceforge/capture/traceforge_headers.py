@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from traceforge.canon import parse_json
 from traceforge.capture.hook.guarded_call import HEADER_PREFIX, is_traceforge_header
@@ -30,12 +31,12 @@ STEP_MAX = 2**53 - 1
 _SOURCE = r".+:[0-9]{1,9}:[^:]*"
 
 
-class HeaderClaims(NamedTuple):
+class HeaderClaims(Struct, frozen=True):
     """What the headers of a request claim about its call."""
 
     caller: Caller
     upstream: Headers  # without ours
-    has_traceforge_headers: bool  # only then does the client get ours with the response
+    wants_headers: bool  # the client gets ours with the response; not where it only says its call site
     problems: list[str]  # one sentence for each header that could not be used
 
 
@@ -55,7 +56,7 @@ def read_headers(headers: Headers, default: Caller) -> HeaderClaims:
         state=_read_state(own, problems, default),
         worker=default.worker,
     )
-    return HeaderClaims(caller, upstream, True, problems)
+    return HeaderClaims(caller, upstream, own.keys() != {SOURCE.lower()}, problems)
 
 
 def has_traceforge_headers(headers: Headers) -> bool:
@@ -102,11 +103,19 @@ def _read_step(own: dict[str, str], problems: list[str], default: int | None) ->
 
 
 def _read_source(own: dict[str, str], problems: list[str]) -> str:
-    text = own.get(SOURCE.lower(), "")
+    text = _decode_utf8(own.get(SOURCE.lower(), ""))
     if text and not (re.fullmatch(_SOURCE, text) and len(text) <= 4 * NAME_LENGTH_MAX and text.isprintable()):
         problems.append(f"{SOURCE} must be file:line:function")
         return ""
     return text
+
+
+def _decode_utf8(text: str) -> str:
+    """A header is read as Latin-1; names of files and functions are UTF-8."""
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeError:
+        return text
 
 
 def _read_state(own: dict[str, str], problems: list[str], default: Caller) -> dict[str, object] | None:

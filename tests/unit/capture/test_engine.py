@@ -77,6 +77,14 @@ def test_headers_of_traceforge_never_go_upstream_and_describe_the_caller() -> No
     } == dict(added)
 
 
+def test_a_client_that_only_says_its_call_site_gets_no_headers_back() -> None:
+    """The hook in Node.js sends it, and the application knows nothing of it. Names are UTF-8."""
+    sink = ListSink()
+    added = make_call(Engine(sink, session_id="run"), (("X-TraceForge-Source", "caf\u00c3\u00a9.mjs:3:ask"),))
+
+    assert ((), "café.mjs:3:ask") == (added, sink.exchanges[0].caller.source)
+
+
 def test_a_client_without_headers_of_traceforge_gets_none_back() -> None:
     """Its response has the upstream's headers and no others."""
     assert () == make_call(Engine(ListSink(), session_id="run"))

@@ -24,7 +24,7 @@ from traceforge.capture.hook import guarded_call
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.null_recorder import NullRecorder
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.exchange import Exchange
+from traceforge.exchange import CallOutcome, Exchange
 
 PATH = "/v1/messages"
 HOOKED = [
@@ -263,14 +263,11 @@ def test_clients_and_connections_from_before_are_recorded(url: str) -> None:
     assert [b"1", b"2"] == bodies(sink)
 
 
-def test_a_websocket_to_a_provider_is_noted_and_others_are_not(url: str) -> None:
-    """Through websockets and through aiohttp: its messages are not recorded, only that it was opened."""
-    import websockets.asyncio.client
+def test_a_websocket_that_cannot_connect_is_recorded_and_others_are_not() -> None:
+    """Through aiohttp: a failed call, as it is with HTTP."""
 
     async def open_sockets() -> None:
         for path in ("/v1/realtime", "/chatroom"):
-            with pytest.raises(OSError, match=r"refused|Connect"):
-                await websockets.asyncio.client.connect(f"ws://127.0.0.1:1{path}")
             async with aiohttp.ClientSession() as session:
                 with pytest.raises(aiohttp.ClientError):
                     await session.ws_connect(f"ws://127.0.0.1:1{path}")
@@ -280,7 +277,9 @@ def test_a_websocket_to_a_provider_is_noted_and_others_are_not(url: str) -> None
     with traceforge.capture(sink=sink) as captured:
         asyncio.run(open_sockets())
 
-    assert ({"a WebSocket to 127.0.0.1:1": 2}, []) == (captured.not_seen, bodies(sink))
+    (exchange,) = sink.exchanges
+    assert ("http://127.0.0.1:1/v1/realtime", CallOutcome.FAILED) == (exchange.url, exchange.outcome)
+    assert {} == captured.not_seen
     assert before == guarded_call.faults.count
 
 

@@ -33,7 +33,7 @@ from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.replaying_capture import ReplayingCapture
 from traceforge.config import load_config
-from traceforge.errors import NOT_REPLAYABLE_HINT, CallNotRecorded
+from traceforge.errors import CallNotRecorded
 from traceforge.exchange import CallOutcome, Chunk, Exchange
 from traceforge.replay.player import Player
 
@@ -365,8 +365,8 @@ def test_other_calls_are_left_alone(tmp_path: Path) -> None:
     assert b"page" == response.content
 
 
-def test_a_websocket_to_a_provider_is_refused_and_counted(tmp_path: Path) -> None:
-    """It cannot be replayed, and must not be opened."""
+def test_an_unrecorded_websocket_to_a_provider_is_refused_and_counted(tmp_path: Path) -> None:
+    """It is not opened."""
 
     async def ask() -> None:
         async with aiohttp.ClientSession() as session:
@@ -375,11 +375,11 @@ def test_a_websocket_to_a_provider_is_refused_and_counted(tmp_path: Path) -> Non
     with (
         pytest.raises(CallNotRecorded) as caught,
         traceforge.replay(player=make_player(tmp_path)),
-        pytest.raises(aiohttp.ClientOSError),
+        pytest.raises(aiohttp.WSServerHandshakeError) as refused,
     ):
         asyncio.run(ask())
-    message = "1 call could not be replayed: a WebSocket to api.openai.com cannot be replayed"
-    assert (message, NOT_REPLAYABLE_HINT) == (caught.value.message, caught.value.hint)
+    assert 418 == refused.value.status
+    assert "nothing was recorded" in caught.value.message
 
 
 def test_a_client_that_cannot_be_hooked_stops_the_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,5 +9,5 @@ enter processes in which TraceForge is not installed, on Python 3.9 and later, u
     guarded_call, in_flight_call             one call, from its first byte to its end
     held_calls                               a call that the application cancels again in a replay
     child_watcher, frame_sender, …           how a child process reports its calls to `traceforge run`
-    tripwire, unwatched_transports           what a test may connect to
+    tripwire                                 what a test may connect to
 """

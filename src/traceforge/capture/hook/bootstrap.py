@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 HELLO_S = 1.0  # How long a process waits at its start until its hello is taken.
 TRIGGER_MODULES = frozenset(
     {
-        "_pytest.config", "_pytest.fixtures", "_pytest.main", "_pytest.runner", "aiohttp", "aioresponses.core",
-        "betamax", "betamax.cassette.cassette", "cassetter.cassette", "dspy.clients.cache", "grpc", "httpx", "httpx2",
-        "mcp.client.sse", "mcp.client.stdio", "mcp.client.streamable_http", "multiprocessing.util",
-        "pytest_httpx._httpx_mock", "requests", "requests_mock.adapter", "responses",
-        "subprocess", "uvloop", "vcr.cassette", "websockets.asyncio.client", "websockets.legacy.client",
-        "websockets.sync.client",
+        "_pytest.config", "_pytest.fixtures", "_pytest.main", "_pytest.runner", "aiobotocore.credentials", "aiohttp",
+        "aioresponses.core", "betamax", "betamax.cassette.cassette", "botocore.credentials", "botocore.session",
+        "botocore.stub", "cassetter.cassette", "dspy.clients.cache", "grpc", "httpx", "httpx2", "mcp.client.sse",
+        "mcp.client.stdio", "mcp.client.streamable_http", "moto.core.botocore_stubber", "multiprocessing.util",
+        "pycurl", "pytest_httpx._httpx_mock", "requests", "requests_mock.adapter", "responses",
+        "subprocess", "traceforge.tools.watched_function", "urllib3", "uvloop", "vcr.cassette",
+        "websockets.asyncio.client", "websockets.legacy.client", "websockets.sync.client",
     }
 )  # fmt: skip
 
@@ -106,11 +107,27 @@ def send_heads(address: str, heads: list[bytes]) -> None:
     try:
         connection.settimeout(HELLO_S)
         connection.connect(path if kind == "unix" else (host, int(port)))
-        connection.send(b"".join(frames))
+        if is_own_peer(connection, address):
+            connection.send(b"".join(frames))
     except OSError:
         pass
     finally:
         connection.close()
+
+
+def is_own_peer(connection: Any, address: str) -> bool:
+    """Whether this user listens at the other end. When a run has ended, anybody may take the name of its socket."""
+    kind, _, path = address.partition(":")
+    if kind != "unix":
+        return True
+    try:
+        if hasattr(_socket, "SO_PEERCRED"):  # pid, uid and gid, four bytes each; and no look at the disk
+            data = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+            return int.from_bytes(data[4:8], sys.byteorder) == os.geteuid()
+        status = os.lstat(os.path.dirname(path))
+    except OSError:
+        return False
+    return status.st_mode & 0o170077 == 0o040000 and status.st_uid == os.geteuid()  # a folder, closed to others
 
 
 def stack_start() -> str:

@@ -17,7 +17,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Sequence
-from types import FrameType
+from types import CodeType, FrameType
 
 from .task_frames import root_frame, waiting_frames
 from .worker_thread import running_loop
@@ -41,10 +41,11 @@ class CallSites:
         self._skip = tuple(prefix.strip("/") for prefix in skip)
         self._foreign = tuple(os.path.join(folder, "") for folder in _foreign_folders())
         self._names: dict[str, str] = {}  # by the file of a frame: its name in the project, "" where it is foreign
+        self.is_hidden = False  # no line of this process is a call site: it makes calls for another one
 
     def find(self, depth: int = 1) -> str:
         """The call site of the calling code, `depth` frames up."""
-        frame: FrameType | None = sys._getframe(depth)
+        frame: FrameType | None = None if self.is_hidden else sys._getframe(depth)
         task, root = root_frame()
         names = self._names
         for _ in range(FRAMES_MAX):
@@ -60,6 +61,11 @@ class CallSites:
                     return site
             frame = frame.f_back
         return ""
+
+    def name_code(self, code: CodeType | None) -> str:
+        """Where a function of the application begins, as a call site; "" where it is not the application's."""
+        name = "" if code is None else self._name(code.co_filename)
+        return f"{name}:{code.co_firstlineno}:{code.co_name}" if name and code is not None else ""
 
     def is_application(self, file: str) -> bool:
         """Whether a file is the application's."""
@@ -86,6 +92,8 @@ class CallSites:
             file, _, test = scope.partition("::")
             function = test.partition("[")[0].rpartition("::")[2]
             return f"{file}:0:{function}"
+        if self.is_hidden:
+            return ""
         script = getattr(sys.modules.get("__main__"), "__file__", None) or (sys.argv[0] if sys.argv else "")
         return f"{self.relative(script)}:0:<module>" if script not in ("", "-c", "-m") else ""
 

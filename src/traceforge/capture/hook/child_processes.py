@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import Any
 
 from .patches import Hook, Patches
@@ -46,7 +47,7 @@ def _prepare(variables: Any, watcher: Any, args: Any, more: Any, named: Any) -> 
     is_positional = len(more) >= _ENV_POSITION
     environ = more[_ENV_POSITION - 1] if is_positional else named.get("env")
     words = [os.fsdecode(word) for word in args] if isinstance(args, (list, tuple)) else []
-    if words and looks_like_python(words[0]):
+    if words and looks_like_python(words[0]) and not _starts_tool_server():
         flags = isolating_flags(words)
         if flags:
             watcher.note_unseen(f"a Python started with -{flags}")
@@ -59,6 +60,12 @@ def _prepare(variables: Any, watcher: Any, args: Any, more: Any, named: Any) -> 
     if is_positional:
         return (*more[: _ENV_POSITION - 1], changed, *more[_ENV_POSITION:]), named
     return more, {**named, "env": changed}
+
+
+def _starts_tool_server() -> bool:
+    """Whether an MCP client starts its server, which is not watched itself. Not loaded: there is no such client."""
+    dispatch = sys.modules.get(f"{__package__}.dispatch")
+    return dispatch is not None and dispatch.is_inside_tool_transport()
 
 
 def looks_like_python(program: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from . import cassette_events, child_processes, clients, dispatch, pytest_events
 from .frame_sender import FrameSender
 from .frames import write_frame
-from .guarded_call import end_dropped_calls, faults, is_traceforge_header
+from .guarded_call import end_dropped_calls, faults, is_traceforge_header, stop_conversations
 from .in_flight_call import CLIENT_LEFT, HeaderPairs, InFlightCall
 from .patches import ImportHook, Patches
 from .pytest_scopes import current_scope, current_worker
@@ -69,7 +69,12 @@ class ChildWatcher(Watcher):
             OSError, ValueError: the parent is gone, or its reply cannot be read.
         """
         assert self._queries is not None
-        request = {"kind": "play", **_describe(call), "renew": call.prefers_upstream}
+        request = {
+            "kind": "play",
+            **_describe(call),
+            "renew": call.prefers_upstream,
+            "conversation": call.conversation,
+        }
         head, chunks = self._queries.query(write_frame(request, [body]))
         if head["kind"] == "live":
             call.restart_clock()
@@ -176,6 +181,7 @@ class ChildWatcher(Watcher):
 
     def at_exit(self) -> None:
         """The process ends: report what is still open, and wait a little until the parent has taken it."""
+        stop_conversations(self)
         end_dropped_calls()
         for call in list(self._open_calls.values()):
             call.end(CLIENT_LEFT, "the process ended before the response did")

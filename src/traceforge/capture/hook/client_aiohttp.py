@@ -3,7 +3,7 @@
 In: the client module. Out: methods that report what they see. The body is seen where the parser hands it over, before
 it is decompressed and before the application asks for it. Never: stands between the application and its reader: what
 is read, in which chunks and when, is aiohttp's alone. A call that is replayed gets a connection without a socket: see
-`playback_transport.py`.
+`playback_transport.py`. WebSockets have a module of their own: `client_aiohttp_websocket.py`.
 
     BaseConnector.connect     a call begins, or fails for want of a connection
     ClientRequest.send        it goes out on this connection; `write_bytes`: its body
@@ -21,7 +21,8 @@ import asyncio
 from importlib import import_module
 from typing import Any
 
-from . import dispatch
+from . import client_aiohttp_websocket, dispatch
+from .client_aiohttp_websocket import is_websocket
 from .guarded_call import GuardedCall, call_safely, decode_headers, describe_error, is_traceforge_header
 from .in_flight_call import ANSWERED, CLIENT_LEFT, CUT
 from .patches import Patches
@@ -82,6 +83,7 @@ def hook(module: Any, patches: Patches) -> None:
     patches.wrap(streams.StreamReader, "feed_eof", _wrap_feed_eof)
     patches.wrap(streams.StreamReader, "set_exception", _wrap_set_exception)
     patches.wrap(parser.DeflateBuffer, "feed_data", _wrap_feed_compressed)
+    client_aiohttp_websocket.hook(module, patches)
 
 
 def _call_of(owner: Any) -> Any:
@@ -91,6 +93,8 @@ def _call_of(owner: Any) -> Any:
 
 def _wrap_connect(connect: Any, module: Any, connector: Any) -> Any:
     async def watched(self: Any, req: Any, *args: Any, **options: Any) -> Any:
+        if is_websocket(req):
+            return await client_aiohttp_websocket.connect_websocket(connect, connector, self, req, *args, **options)
         tracked = _begin_or_refuse(self, req)
         if tracked is None:
             return await connect(self, req, *args, **options)
@@ -120,15 +124,9 @@ def _make_connection(connector: Any, req: Any, fields: Any, call: GuardedCall) -
 
 
 def _begin_or_refuse(connector: Any, req: Any) -> Any:
-    """Begin to track a call; None where the request is not watched.
-
-    Raises:
-        ConnectionRefusedError: a WebSocket to a model, in a replay.
-    """
+    """Begin to track a call; None where the request is not watched."""
     try:
         return _begin_call(connector, req)
-    except ConnectionRefusedError:
-        raise
     except Exception as exc:  # noqa: BLE001 (no error of the hook may reach the application)
         call = dispatch.begin_after_fault(exc)
         return None if call is None else TrackedCall(call)
@@ -136,9 +134,6 @@ def _begin_or_refuse(connector: Any, req: Any) -> Any:
 
 def _begin_call(connector: Any, req: Any) -> Any:
     """As `_begin_or_refuse`; a request that is sent again is another call."""
-    if req.headers.get("Upgrade", "").lower() == "websocket":
-        dispatch.refuse_websocket_in_replay(str(req.url))
-        return None
     raw = ((_encode(name), _encode(value)) for name, value in req.headers.items())  # read only if the call is ours
     unix_socket = getattr(connector, "_path", None)  # of a UnixConnector
     url = find_real_url(str(req.url), unix_socket=unix_socket, proxy=getattr(req, "proxy", None))
@@ -163,7 +158,7 @@ def _wrap_send(send: Any) -> Any:
         if tracked is None:
             if _call_of(protocol) is not None:  # of the call that had this connection before
                 setattr(protocol, _MARK, None)
-            return await send(self, conn)
+            return await _send_unwatched(send, self, conn)
         setattr(protocol, _MARK, tracked)
         try:
             response = await send(self, conn)
@@ -174,6 +169,20 @@ def _wrap_send(send: Any) -> Any:
         return response
 
     return watched
+
+
+async def _send_unwatched(send: Any, req: Any, conn: Any) -> Any:
+    """Send a request that is not a model call but may open a WebSocket to a model."""
+    if not is_websocket(req):
+        return await send(req, conn)
+    protocol = conn.protocol
+    try:
+        response = await send(req, conn)
+    except BaseException as exc:
+        client_aiohttp_websocket.fail_handshake(req, exc)
+        raise
+    client_aiohttp_websocket.watch_connection(req, response, protocol)
+    return response
 
 
 def _wrap_write_bytes(write_bytes: Any) -> Any:
@@ -196,7 +205,7 @@ def _wrap_start(start: Any) -> Any:
     async def watched(self: Any, connection: Any) -> Any:
         tracked = _call_of(self)
         if tracked is None:
-            return await start(self, connection)
+            return await _start_unwatched(start, self, connection)
         try:
             response = await start(self, connection)
         except BaseException as exc:
@@ -206,6 +215,17 @@ def _wrap_start(start: Any) -> Any:
         return response
 
     return watched
+
+
+async def _start_unwatched(start: Any, response: Any, connection: Any) -> Any:
+    protocol = connection.protocol
+    try:
+        started = await start(response, connection)
+    except BaseException as exc:
+        client_aiohttp_websocket.fail_handshake(response, exc)
+        raise
+    client_aiohttp_websocket.watch_answer(response, protocol)
+    return started
 
 
 def _watch_response(response: Any, tracked: TrackedCall) -> None:
@@ -225,6 +245,7 @@ def _wrap_close(close: Any) -> Any:
         tracked = _call_of(self)
         if tracked is not None:
             tracked.end(CLIENT_LEFT)
+        client_aiohttp_websocket.end_conversation(self)
         return close(self)
 
     return watched

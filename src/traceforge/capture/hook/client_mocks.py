@@ -10,6 +10,8 @@ that a mock passes through comes to the hook of the HTTP client.
     aioresponses.core.aioresponses.match         the response of a mock; None: there is none
     httpx.MockTransport.handle_request           the response of a mock, and its async twin; also respx with
                                                  `using="httpx"`. respx by default mocks below the hook of httpx.
+    botocore.stub.Stubber._get_response_handler  the response that a test has queued
+    moto.core.…BotocoreStubber.__call__          the response of moto; None: it lets the call pass
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from typing import Any
 
 from . import dispatch
 from .guarded_call import call_safely
-from .library_answers import AIORESPONSES, MOCK_TRANSPORT, PYTEST_HTTPX, REQUESTS_MOCK, RESPONSES
+from .library_answers import (
+    AIORESPONSES,
+    MOCK_TRANSPORT,
+    MOTO,
+    PYTEST_HTTPX,
+    REQUESTS_MOCK,
+    RESPONSES,
+    STUBBER,
+)
 from .patches import Patches
 
 
@@ -43,6 +53,16 @@ def hook_pytest_httpx(module: Any, patches: Patches) -> None:
 def hook_aioresponses(module: Any, patches: Patches) -> None:
     """Report each call that aioresponses answers instead of a provider."""
     _wrap(patches, AIORESPONSES, getattr(module, "aioresponses", None), _wrap_aioresponses_match, "match")
+
+
+def hook_stubber(module: Any, patches: Patches) -> None:
+    """Report what botocore's own mock answers instead of a model."""
+    _wrap(patches, STUBBER, getattr(module, "Stubber", None), _wrap_stub, "_get_response_handler")
+
+
+def hook_moto(module: Any, patches: Patches) -> None:
+    """Report what moto answers instead of a model."""
+    _wrap(patches, MOTO, getattr(module, "BotocoreStubber", None), _wrap_moto, "__call__")
 
 
 def hook_mock_transport(module: Any, patches: Patches) -> None:
@@ -119,6 +139,30 @@ def _wrap_async_handler(library: str) -> Callable[[Any], Any]:
 def _report_handled(library: str, args: tuple[Any, ...], options: dict[str, Any]) -> None:
     """The request is the last argument of a handler, or is passed by its name."""
     _report(library, options["request"] if "request" in options else args[-1])
+
+
+def _wrap_stub(respond: Any) -> Any:
+    def watched(self: Any, *args: Any, **options: Any) -> Any:
+        response = respond(self, *args, **options)
+        call_safely(None, _report_stubbed, options.get("params"))
+        return response
+
+    return watched
+
+
+def _report_stubbed(request: Any) -> None:
+    """`request`: what would be sent; it has no URL where a client makes none of its own."""
+    dispatch.report_library_answer(STUBBER, str(request["method"]), str(request["url"]))
+
+
+def _wrap_moto(respond: Any) -> Any:
+    def watched(self: Any, event_name: Any, request: Any, **options: Any) -> Any:
+        response = respond(self, event_name, request, **options)
+        if response is not None:
+            call_safely(None, _report, MOTO, request)
+        return response
+
+    return watched
 
 
 def _wrap_aioresponses_match(match: Any) -> Any:

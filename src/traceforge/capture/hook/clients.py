@@ -26,8 +26,12 @@ def _deferred(module: str, name: str = "hook") -> Hook:
 
 HOOKS: dict[str, Hook] = {
     "aiohttp": _deferred("client_aiohttp"),
+    "aiobotocore.credentials": _deferred("client_botocore", "hook_async_credentials"),
     "aioresponses.core": _deferred("client_mocks", "hook_aioresponses"),
     "betamax.cassette.cassette": _deferred("client_recorders", "hook_betamax"),
+    "botocore.credentials": _deferred("client_botocore", "hook_credentials"),
+    "botocore.session": _deferred("client_botocore", "hook_session"),
+    "botocore.stub": _deferred("client_mocks", "hook_stubber"),
     "cassetter.cassette": _deferred("client_recorders", "hook_cassetter"),
     "dspy.clients.cache": _deferred("answer_caches", "hook_dspy"),
     "httpx": _deferred("client_httpx"),
@@ -35,16 +39,20 @@ HOOKS: dict[str, Hook] = {
     "mcp.client.sse": _deferred("client_mcp", "hook_sse"),
     "mcp.client.stdio": _deferred("client_mcp", "hook_stdio"),
     "mcp.client.streamable_http": _deferred("client_mcp", "hook_streamable_http"),
+    "moto.core.botocore_stubber": _deferred("client_mocks", "hook_moto"),
     "pytest_httpx._httpx_mock": _deferred("client_mocks", "hook_pytest_httpx"),
     "requests": _deferred("client_requests"),
     "requests_mock.adapter": _deferred("client_mocks", "hook_requests_mock"),
     "responses": _deferred("client_mocks", "hook_responses"),
+    "traceforge.tools.watched_function": _deferred("tool_functions", "hook_tools"),
+    "urllib3": _deferred("client_urllib3"),
     "vcr.cassette": _deferred("client_vcrpy"),
-    "grpc": _deferred("unwatched_transports", "hook_grpc"),
-    "uvloop": _deferred("unwatched_transports", "hook_uvloop"),
-    "websockets.asyncio.client": _deferred("unwatched_transports", "hook_websockets"),
-    "websockets.legacy.client": _deferred("unwatched_transports", "hook_websockets"),
-    "websockets.sync.client": _deferred("unwatched_transports", "hook_websockets"),
+    "grpc": _deferred("client_grpc"),
+    "pycurl": _deferred("client_pycurl"),
+    "uvloop": _deferred("client_uvloop"),
+    "websockets.asyncio.client": _deferred("client_websockets", "hook_asyncio"),
+    "websockets.legacy.client": _deferred("client_websockets", "hook_legacy"),
+    "websockets.sync.client": _deferred("client_websockets", "hook_sync"),
 }
 
 _import_hook = ImportHook(HOOKS, Patches(), dispatch.is_replaying)

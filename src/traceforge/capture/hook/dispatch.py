@@ -2,8 +2,8 @@
 
 In: watchers that subscribe and unsubscribe, and calls as the hooks of HTTP clients see them begin. Out: each call,
 guarded, for one watcher. Never: reports a call to two watchers, lets a call pass a watcher that replays because
-something failed, or raises; only `refuse_websocket_in_replay` and `refuse_live_call_of_vcrpy` do, and
-`report_library_answer` and `report_websocket_answer`, whose callers are guarded.
+something failed, or raises; only `refuse_live_call_of_vcrpy` does, and `report_library_answer` and
+`report_websocket_answer`, whose callers are guarded.
 
 The innermost active subscription of the calling context counts. A thread that was started without its context has
 none: its calls belong to the only subscription there is, else to the one that began in the running test, else to the
@@ -15,13 +15,12 @@ an inner one would only record.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from enum import Enum, auto
-from urllib.parse import urlsplit
+from types import CodeType
 
 from . import tripwire
 from .callsite import CallSites, current_test
@@ -33,13 +32,21 @@ from .guarded_call import (
     dropped_calls,
     end_dropped_calls,
     faults,
+    stop_conversations,
 )
-from .model_call_rules import WatchedHosts, is_known_host, is_model_call, is_telemetry
+from .model_call_rules import (
+    NO_HOSTS,
+    WatchedHosts,
+    is_known_host,
+    is_model_call,
+    is_model_socket,
+    is_telemetry,
+)
 from .open_cassettes import open_cassettes
 from .pytest_scopes import current_scope
+from .token_exchange import TokenCall
+from .token_urls import is_token_exchange
 from .watcher import Watcher
-
-_MODEL_SOCKETS = r"/(?:realtime|responses)/?\Z|GenerateContent\Z"
 
 
 class Subscription:
@@ -68,6 +75,7 @@ class Subscription:
 _context: ContextVar[Subscription | None] = ContextVar("traceforge_subscription", default=None)
 _active: list[Subscription] = []  # outermost first
 _in_tool_transport: ContextVar[bool] = ContextVar("traceforge_tool_transport", default=False)
+_note_inner_call: ContextVar[Callable[[], None] | None] = ContextVar("traceforge_inner_call", default=None)
 _lock = threading.RLock()
 
 
@@ -83,6 +91,7 @@ def subscribe(subscription: Subscription) -> None:
 
 def unsubscribe(subscription: Subscription) -> bool:
     """Report no more calls to a watcher. Whether it was the last one."""
+    stop_conversations(subscription.watcher)
     with _lock:
         end_dropped_calls()
         subscription.is_active = False
@@ -113,6 +122,8 @@ def begin_call(
         if open_cassettes and (is_above_vcrpy or not _is_offline(watcher)):
             return None
         if not is_model_call(method, url, subscription.hosts):
+            if subscription.replays and _is_offline(watcher) and is_token_exchange(url):
+                return TokenCall(url)
             if subscription.replays and is_telemetry(url, subscription.hosts):
                 return RefusedCall("what an SDK reports to its provider is not sent")  # No watcher: not counted.
             return None
@@ -121,47 +132,104 @@ def begin_call(
         return begin_after_fault(exc)
 
 
-def begin_tool_call(url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> GuardedCall | None:
-    """An MCP client begins a request; None: no capture watches it."""
+def begin_tool_call(
+    url: str, raw_headers: Iterable[tuple[bytes, bytes]], code: CodeType | None = None
+) -> GuardedCall | None:
+    """An MCP client begins a request, or a model's tool runs; None: no capture watches it.
+
+    `code`: the code of the tool, which is the call site, because a framework calls it.
+    """
     try:
         if dropped_calls:
             end_dropped_calls()
         subscription, is_certain = _find_subscription()
-        return None if subscription is None else _begin(subscription, is_certain, "POST", url, raw_headers)
+        return None if subscription is None else _begin(subscription, is_certain, "POST", url, raw_headers, code)
+    except Exception as exc:  # noqa: BLE001
+        return begin_after_fault(exc)
+
+
+def begin_websocket(url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> GuardedCall | None:
+    """A WebSocket to a model is opened, which `find_websocket_mode` said is watched."""
+    try:
+        if dropped_calls:
+            end_dropped_calls()
+        subscription, is_certain = _find_subscription()
+        return None if subscription is None else _begin(subscription, is_certain, "GET", url, raw_headers)
     except Exception as exc:  # noqa: BLE001
         return begin_after_fault(exc)
 
 
 def _begin(
-    subscription: Subscription, is_certain: bool, method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]
+    subscription: Subscription,
+    is_certain: bool,
+    method: str,
+    url: str,
+    raw_headers: Iterable[tuple[bytes, bytes]],
+    code: CodeType | None = None,
 ) -> GuardedCall | None:
     watcher = subscription.watcher
     if not is_certain:
         subscription.uncertain_calls += 1
-    source = subscription.call_sites.find(3) if watcher.needs_call_site else ""
+    source = ""
+    if watcher.needs_call_site:
+        source = subscription.call_sites.name_code(code) or subscription.call_sites.find(3)
     call = watcher.begin_call(method, url, decode_headers(raw_headers), source)
+    note_inner_call = _note_inner_call.get()
+    if call is not None and note_inner_call is not None:
+        note_inner_call()
     return None if call is None else GuardedCall(call, watcher if subscription.replays else None)
 
 
-class ToolMode(Enum):
-    """What happens to the traffic of an MCP client that connects now."""
+def hide_call_sites() -> None:
+    """This process makes its calls for another one, so that no line of it is a call site."""
+    for subscription in _active:
+        subscription.call_sites.is_hidden = True
+
+
+def refuse_tool_message(reason: str) -> None:
+    """A client of a tool server wrote what cannot be replayed: count it, where nothing may be sent."""
+    try:
+        subscription = _find_subscription()[0]
+        if subscription is not None:
+            subscription.watcher.count_refusal(reason, scope=current_scope())
+    except Exception as exc:  # noqa: BLE001
+        faults.add(exc)
+
+
+class ConnectionMode(Enum):
+    """What happens to the traffic of a client that connects now: one of MCP, or of a WebSocket;
+    and to a call of a tool.
+    """
 
     UNWATCHED = auto()
-    LIVE = auto()  # its server is started; where calls are replayed, only new requests are sent to it
-    OFFLINE = auto()  # its server is not started, because nothing may be sent
+    LIVE = auto()  # it connects; where calls of MCP are replayed, only new requests are sent to its server
+    OFFLINE = auto()  # it does not connect, because nothing may be sent
 
 
-def find_tool_mode() -> ToolMode:
-    """What happens to the traffic of an MCP client that connects now."""
+def find_websocket_mode(url: str) -> ConnectionMode:
+    """What happens to a WebSocket that is opened now."""
+    try:
+        subscription = _find_subscription()[0]
+        if subscription is None or not is_model_socket(url, subscription.hosts):
+            return ConnectionMode.UNWATCHED
+        is_offline = subscription.replays and _is_offline(subscription.watcher)
+        return ConnectionMode.OFFLINE if is_offline else ConnectionMode.LIVE
+    except Exception as exc:  # noqa: BLE001
+        faults.add(exc)
+        return ConnectionMode.OFFLINE if is_replaying() else ConnectionMode.UNWATCHED
+
+
+def find_tool_mode() -> ConnectionMode:
+    """What happens to the traffic of an MCP client that connects now, and to a call of a tool."""
     try:
         subscription = _find_subscription()[0]
         if subscription is None or _in_tool_transport.get():
-            return ToolMode.UNWATCHED
+            return ConnectionMode.UNWATCHED
         is_offline = subscription.replays and _is_offline(subscription.watcher)
-        return ToolMode.OFFLINE if is_offline else ToolMode.LIVE
+        return ConnectionMode.OFFLINE if is_offline else ConnectionMode.LIVE
     except Exception as exc:  # noqa: BLE001
         faults.add(exc)
-        return ToolMode.OFFLINE if is_replaying() else ToolMode.UNWATCHED
+        return ConnectionMode.OFFLINE if is_replaying() else ConnectionMode.UNWATCHED
 
 
 @contextmanager
@@ -172,6 +240,21 @@ def inside_tool_transport() -> Iterator[None]:
         yield
     finally:
         _in_tool_transport.reset(token)
+
+
+def is_inside_tool_transport() -> bool:
+    """Whether an MCP client opens its transport, or sends a message through it."""
+    return _in_tool_transport.get()
+
+
+@contextmanager
+def inside_tool(note_inner_call: Callable[[], None]) -> Iterator[None]:
+    """In this block, and in the tasks that it starts, a function runs that is itself a call: it learns of others."""
+    token = _note_inner_call.set(note_inner_call)
+    try:
+        yield
+    finally:
+        _note_inner_call.reset(token)
 
 
 def outside_tool_transport(context: Context | None) -> Context | None:
@@ -197,6 +280,16 @@ def is_replaying() -> bool:
     return _last_active(lambda subscription: subscription.replays) is not None
 
 
+def is_strict_replay() -> bool:
+    """Whether a watcher that was started in this process answers the calls of this context, and sends none."""
+    try:
+        subscription = _find_subscription()[0]
+        return subscription is not None and subscription.watcher.is_strict and tripwire.current() is None
+    except Exception as exc:  # noqa: BLE001
+        faults.add(exc)
+        return False
+
+
 def report_library_answer(library: str, method: str, *urls: str) -> None:
     """A recorder or a mock has answered a call: tell the watcher that would have watched it.
 
@@ -210,7 +303,7 @@ def report_library_answer(library: str, method: str, *urls: str) -> None:
 def report_websocket_answer(library: str, url: str) -> None:
     """A recorder has answered a WebSocket: tell the watcher, if it would go to a model."""
     subscription = _find_subscription()[0]
-    if subscription is not None and _is_model_socket(url, subscription.hosts):
+    if subscription is not None and is_model_socket(url, subscription.hosts):
         subscription.watcher.count_library_answer(library)
 
 
@@ -250,33 +343,52 @@ def note_unseen(description: str) -> None:
         faults.add(exc)
 
 
-def refuse_websocket_in_replay(url: str) -> None:
-    """A WebSocket is about to be opened: refuse one to a model in a replay; note it where calls are recorded.
+def count_refusal(reason: str) -> None:
+    """Tell the watcher of a call that is refused before it begins."""
+    try:
+        subscription = _find_subscription()[0]
+        if subscription is not None:
+            subscription.watcher.count_refusal(reason, scope=current_scope())
+    except Exception as exc:  # noqa: BLE001
+        faults.add(exc)
 
-    Its messages cannot be watched.
+
+def is_watched_address(method: str, url: str) -> bool:
+    """Whether a call to this address would be recorded, if its client could be watched."""
+    try:
+        subscription = _find_subscription()[0]
+        return is_model_call(method, url, subscription.hosts if subscription is not None else NO_HOSTS)
+    except Exception as exc:  # noqa: BLE001
+        faults.add(exc)
+        return True
+
+
+def check_unrecorded(description: str, netloc: str, *, is_model: bool, is_local: bool) -> None:
+    """A call is about to begin whose client cannot be watched: refuse it where it cannot be replayed, if it goes to a
+    model, or in a test to another machine; note one to a model where calls are recorded.
 
     Raises:
-        ConnectionRefusedError: calls are replayed, and this one cannot be.
+        ConnectionRefusedError: nothing may be sent, and this call cannot be replayed.
     """
     reason = ""
     try:
         subscription = _find_subscription()[0]
-        if subscription is not None and _is_model_socket(url, subscription.hosts):
-            description = f"a WebSocket to {urlsplit(url).netloc.rpartition('@')[2]}"
-            if subscription.replays:
-                reason = f"{description} cannot be replayed"
-                subscription.watcher.count_refusal(reason, scope=current_scope())
-            else:
-                subscription.watcher.note_unseen(description)
+        if subscription is None:
+            return
+        is_model = is_model or (not is_local and is_known_host(netloc, subscription.hosts))
+        watcher = subscription.watcher
+        if not subscription.replays or not _is_offline(watcher):
+            if is_model:
+                watcher.note_unseen(description.rstrip(","))
+        elif is_model or (not is_local and tripwire.current() is not None):
+            is_excluded = watcher.is_strict and watcher.begin_call("POST", f"https://{netloc}/", (), "") is None
+            if not is_excluded:
+                reason = f"{description} is not recorded, and cannot be replayed"
+                watcher.count_refusal(reason, scope=current_scope())
     except Exception as exc:  # noqa: BLE001
-        reason = reason or _describe_fault("a WebSocket", exc)
+        reason = reason or _describe_fault(description, exc)
     if reason:
         raise ConnectionRefusedError(f"TraceForge replay: {reason}")
-
-
-def _is_model_socket(url: str, hosts: WatchedHosts) -> bool:
-    parts = urlsplit(url)
-    return is_known_host(parts.netloc, hosts) or re.search(_MODEL_SOCKETS, parts.path) is not None
 
 
 def _describe_fault(subject: str, exc: BaseException) -> str:

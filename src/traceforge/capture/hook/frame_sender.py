@@ -18,6 +18,7 @@ import time
 from collections import deque
 from typing import Any
 
+from .bootstrap import is_own_peer
 from .frames import write_frame
 from .worker_thread import running_loop
 
@@ -99,7 +100,8 @@ class FrameSender:
             self._socket.setblocking(False)
             if error in _CONNECTING:
                 return False
-            self._is_connected = error in _CONNECTED and self._send_hello()
+            is_ours = error in _CONNECTED and is_own_peer(self._socket, self._address)
+            self._is_connected = is_ours and self._send_hello()
             if not self._is_connected:
                 self._give_up()
         return self._is_connected
@@ -192,11 +194,17 @@ def make_socket(address: str) -> tuple[socket.socket, Any]:
 
 
 def connect(address: str) -> socket.socket:
-    """A connection to an address. Blocks until it is open: call it in a worker thread, not in an event loop."""
+    """A connection to an address. Blocks until it is open: call it in a worker thread, not in an event loop.
+
+    Raises:
+        OSError: there is no run, or it is that of another user.
+    """
     connection, target = make_socket(address)
     try:
         connection.settimeout(CONNECT_S)
         connection.connect(target)
+        if not is_own_peer(connection, address):
+            raise ConnectionRefusedError("the run has ended")
     except OSError:
         connection.close()
         raise

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from .in_flight_call import CLIENT_LEFT, CUT, FAILED, TIMED_OUT, HeaderPairs, InFlightCall
+from .in_flight_call import CLIENT_LEFT, CUT, FAILED, TIMED_OUT, Conversation, HeaderPairs, InFlightCall
 from .pytest_scopes import current_scope
 from .replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 from .watcher import Watcher
@@ -26,6 +26,7 @@ from .worker_thread import run_in_worker, submit_to_worker
 
 ERROR_LENGTH_MAX = 500
 READ_ON = "the application reads on in a stream that it left early when it was recorded"
+UNLIKE_RECORDING = "a WebSocket was answered from the recording of another one, which began in the same way"
 HEADER_PREFIX = "x-traceforge-"  # in lower case
 
 
@@ -44,6 +45,7 @@ class HookFaults:
 
 faults = HookFaults()
 dropped_calls: deque[InFlightCall] = deque()
+open_conversations: set[Any] = set()  # of WebSockets that are replayed: `ReplayedConversation`
 
 
 class GuardedCall:
@@ -89,10 +91,50 @@ class GuardedCall:
             self._call = None
         return response
 
+    def replay_part(self, body: bytes, conversation_id: str, start: int) -> Any:
+        """As `replay`, of what was sent so far on a WebSocket, from its `start`-th frame on; the call goes on."""
+        call, replayer = self._call, self._replayer
+        try:
+            if call is None or replayer is None:
+                raise RuntimeError("there is nothing to replay")
+            call.conversation = Conversation(conversation_id, is_open=True, start=start)
+            try:
+                response = replayer.replay_call(call, body)
+            finally:
+                call.conversation = Conversation(conversation_id, is_open=False)
+            if response is None:
+                raise RuntimeError("there is no response")
+        except Exception as exc:  # noqa: BLE001
+            return self.refuse(exc)
+        return response
+
     def prefer_upstream(self) -> None:
         """Answer the call from its recording only where nothing may go upstream: asking again has no effect there."""
         if self._call is not None:
             self._call.prefers_upstream = True
+
+    def is_replayed_by(self, watcher: Watcher) -> bool:
+        """Whether this watcher answers it from recordings."""
+        return self._replayer is watcher
+
+    def set_headers(self, headers: HeaderPairs) -> None:
+        """The headers of a request that began before they were known."""
+        if self._call is not None:
+            self._call.request_headers = self._call.client_headers = headers
+
+    def count_unlike_recording(self) -> None:
+        """What a conversation was told is not what its recording holds: another recording began in the same way."""
+        self.count_deviation(UNLIKE_RECORDING)
+
+    def let_upstream(self) -> None:
+        """Let a call go upstream without a look for its recording.
+
+        Raises:
+            ConnectionRefusedError: nothing may go upstream.
+        """
+        self.prefer_upstream()
+        if self.replay(b"") is not None:
+            raise ConnectionRefusedError("TraceForge replay: nothing may be sent")
 
     async def replay_async(self, body: bytes) -> Any:
         """As `replay`, while the event loop goes on. A call that is cancelled meanwhile is still looked up."""
@@ -114,13 +156,14 @@ class GuardedCall:
 
     def count_read_on(self) -> None:
         """The application reads on where it left the stream when it was recorded: that is not approved."""
-        self._count_deviation(READ_ON)
+        self.count_deviation(READ_ON)
 
     def count_wait_on(self) -> None:
         """The application waits for a response that it did not wait for when the call was recorded."""
-        self._count_deviation(WAITS_ON)
+        self.count_deviation(WAITS_ON)
 
-    def _count_deviation(self, reason: str) -> None:
+    def count_deviation(self, reason: str) -> None:
+        """The application does something else than in the approved call that this one replays."""
         if self._replayer is not None:
             call_safely(None, self._replayer.count_refusal, reason, True, current_scope())
 
@@ -128,26 +171,41 @@ class GuardedCall:
     def is_open(self) -> bool:
         return self._call is not None
 
+    @property
+    def is_too_large(self) -> bool:
+        """Whether a body is larger than is kept."""
+        return self._call is not None and self._call.is_too_large
+
     def add_request_chunk(self, data: bytes) -> None:
         try:
             if self._call is not None:
                 self._call.add_request_chunk(data)
         except Exception as exc:  # noqa: BLE001 (an error of our own code must not reach the application)
-            self._fail(exc, "request")
+            self.fail(exc, "request")
+
+    def finish_bodies_with(self, data: bytes) -> None:
+        """Append these bytes to both bodies at the end, whichever side ends the call."""
+        if self._call is not None:
+            self._call.finish_bodies_with(data)
+
+    def drop_bodies(self) -> None:
+        """Keep no body of this call: it has too many parts."""
+        if self._call is not None:
+            self._call.drop_bodies()
 
     def start_response(self, status: int, headers: HeaderPairs) -> None:
         try:
             if self._call is not None:
                 self._call.start_response(status, headers)
         except Exception as exc:  # noqa: BLE001
-            self._fail(exc, "response")
+            self.fail(exc, "response")
 
     def add_response_chunk(self, data: bytes) -> None:
         try:
             if self._call is not None:
                 self._call.add_response_chunk(data)
         except Exception as exc:  # noqa: BLE001
-            self._fail(exc, "chunk")
+            self.fail(exc, "chunk")
 
     def end(self, outcome: str, error: str = "") -> None:
         """The call is over; only the first end counts."""
@@ -181,7 +239,8 @@ class GuardedCall:
         if call is not None:
             dropped_calls.append(call)
 
-    def _fail(self, exc: BaseException, stage: str) -> None:
+    def fail(self, exc: BaseException, stage: str) -> None:
+        """A fault: no trace is made of this call."""
         self._abandon()
         self._on_fault(exc, stage)
 
@@ -217,6 +276,13 @@ def end_dropped_calls() -> None:
             return  # another thread was first
         except Exception as exc:  # noqa: BLE001
             faults.add(exc)
+
+
+def stop_conversations(watcher: Watcher) -> None:
+    """Look up the conversations that this watcher replays and that are still open, as far as they went."""
+    for conversation in list(open_conversations):
+        if conversation.is_of(watcher):
+            call_safely(None, conversation.stop)
 
 
 def refuse_call(watcher: Watcher | None, reason: str) -> ReplayedResponse:

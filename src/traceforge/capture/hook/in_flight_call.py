@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 # The values of `exchange.CallOutcome`.
 ANSWERED, CUT, CLIENT_LEFT, TIMED_OUT, FAILED = "answered", "cut", "left", "timed_out", "failed"
@@ -27,14 +27,25 @@ BODY_BYTES_MAX = 64 << 20  # A larger body is forwarded and not kept: the larges
 HeaderPairs = tuple[tuple[str, str], ...]
 
 
+class Conversation(NamedTuple):
+    """The WebSocket whose frames a request has. While it is open, they are those so far, from the `start`-th on."""
+
+    id: str
+    is_open: bool
+    start: int = 0  # frames that were looked up before, and are left out
+
+
+NO_CONVERSATION = Conversation("", is_open=False)
+
+
 class InFlightCall:
     """What was seen of one call so far."""
 
     __slots__ = (
-        "_began", "_on_abandon", "_on_end", "_request_bytes", "_response_bytes", "caller", "client_headers",
-        "duration_ms", "error", "extra_response_headers", "id", "method", "outcome", "prefers_upstream", "provider",
-        "request_chunks",
-        "request_headers", "response_chunks", "response_headers", "started_at", "status", "url",
+        "_began", "_body_end", "_on_abandon", "_on_end", "_request_bytes", "_response_bytes", "caller",
+        "client_headers", "conversation", "duration_ms", "error", "extra_response_headers", "id", "method", "outcome",
+        "prefers_upstream", "provider", "request_chunks", "request_headers", "response_chunks", "response_headers",
+        "started_at", "status", "url",
     )  # fmt: skip
 
     def __init__(
@@ -65,8 +76,10 @@ class InFlightCall:
         self.started_at = started_at  # the timestamp of the trace
         self.provider = provider
         self.prefers_upstream = False  # its upstream answers, wherever calls may go there
+        self.conversation = NO_CONVERSATION
         self.request_chunks: list[bytes] = []
         self._request_bytes = 0
+        self._body_end = b""
         self.status = 0
         self.response_headers: HeaderPairs = ()
         self.response_chunks: list[tuple[float, bytes]] = []  # milliseconds since the call began, and the bytes
@@ -98,6 +111,16 @@ class InFlightCall:
         else:
             self.response_chunks.clear()
 
+    def finish_bodies_with(self, data: bytes) -> None:
+        """Append these bytes to both bodies at the end, whichever side ends the call."""
+        self._body_end = data
+
+    def drop_bodies(self) -> None:
+        """Keep no body, as if it were too large: it has too many parts."""
+        self._request_bytes = self._response_bytes = BODY_BYTES_MAX + 1
+        self.request_chunks.clear()
+        self.response_chunks.clear()
+
     def end(self, outcome: str, error: str = "") -> None:
         """The call is over, now."""
         self.end_with_duration(self._elapsed_ms(), outcome, error)
@@ -107,10 +130,18 @@ class InFlightCall:
         on_end, self._on_end = self._on_end, None
         if on_end is None:
             return
+        if self._body_end:
+            self._finish_bodies()
         if self.is_too_large:
             error = error or f"a body of more than {BODY_BYTES_MAX} bytes is not kept"
         self.duration_ms, self.outcome, self.error = duration_ms, outcome, error
         on_end(self)
+
+    def _finish_bodies(self) -> None:
+        if self.request_chunks:
+            self.add_request_chunk(self._body_end)
+        if self.response_chunks:
+            self.add_response_chunk(self._body_end)
 
     def abandon(self) -> None:
         """Drop the call after an error in TraceForge itself: the call was captured only in part, so it never ends."""

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 VCRPY, CASSETTER, BETAMAX = "vcrpy", "cassetter", "betamax"
 RESPONSES, REQUESTS_MOCK, PYTEST_HTTPX, AIORESPONSES = "responses", "requests-mock", "pytest-httpx", "aioresponses"
 MOCK_TRANSPORT = "MockTransport"  # Of httpx and httpx2.
-MOCKS = frozenset({RESPONSES, REQUESTS_MOCK, PYTEST_HTTPX, AIORESPONSES, MOCK_TRANSPORT})
+MOTO, STUBBER = "moto", "botocore.stub"
+MOCKS = frozenset({RESPONSES, REQUESTS_MOCK, PYTEST_HTTPX, AIORESPONSES, MOCK_TRANSPORT, MOTO, STUBBER})
 
 LibraryScope = tuple[str, str]  # A library, and the scope of the calls that it answered.
 

@@ -14,11 +14,14 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from urllib.parse import unquote, urlsplit
 
-from .dialect_paths import HOST_ENDINGS, HOSTS, MODEL_PATHS, NOT_MODEL_PATHS
+from .dialect_paths import HOST_ENDINGS, HOST_PATTERNS, HOSTS, MODEL_PATHS, NOT_MODEL_PATHS
+from .token_urls import is_token_exchange
 from .tripwire import is_loopback
 
 # Patterns are compiled when the first URL is looked at, which in most runs of a small program never comes.
-_TELEMETRY = r"/traces/ingest/?\Z"  # openai-agents reports there with any base URL
+TELEMETRY = r"/traces/ingest/?\Z"  # openai-agents reports there with any base URL
+# The paths of the realtime API, of the WebSocket mode of the Responses API, and of the Live API.
+MODEL_SOCKETS = r"/(?:realtime|responses)/?\Z|GenerateContent(?:Constrained)?\Z"
 
 EVERY_HOST, EXCEPT, PATH = "*", "!", "~"
 
@@ -86,7 +89,11 @@ def is_at_known_host(url: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
     """Whether a call is watched because of its host, with any method and path."""
     try:
         parts = urlsplit(url)
-        return is_known_host(parts.netloc, hosts) and not re.search(_TELEMETRY, unquote(parts.path))
+        return (
+            is_known_host(parts.netloc, hosts)
+            and not re.search(TELEMETRY, unquote(parts.path))
+            and not is_token_exchange(url)
+        )
     except ValueError:
         return False
 
@@ -95,13 +102,22 @@ def is_telemetry(url: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
     """Whether a call is what an SDK reports to its provider: never recorded, and not sent in a replay."""
     try:
         parts = urlsplit(url)
-        return bool(re.search(_TELEMETRY, parts.path)) and is_known_host(parts.netloc, hosts)
+        return bool(re.search(TELEMETRY, parts.path)) and is_known_host(parts.netloc, hosts)
     except ValueError:
         return False
+
+
+def is_model_socket(url: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
+    """Whether a WebSocket is watched."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return is_known_host(parts.netloc, hosts) or re.search(MODEL_SOCKETS, parts.path) is not None
 
 
 def is_known_host(netloc: str, hosts: WatchedHosts = NO_HOSTS) -> bool:
     """Whether a provider, or a server that the project named, answers there."""
     host = netloc.rpartition("@")[2].lower()
     name = host.partition(":")[0]
-    return name in HOSTS or name.endswith(HOST_ENDINGS) or hosts.has(netloc)
+    return name in HOSTS or name.endswith(HOST_ENDINGS) or _matches((name,), HOST_PATTERNS) or hosts.has(netloc)

@@ -34,6 +34,12 @@ class Patches:
         setattr(owner, name, patched)
         self._patched[owner, name] = original, patched
 
+    def replace(self, module: Any, name: str, value: Any) -> None:
+        """Replace a type of a module by a subclass, once."""
+        if (module, name) not in self._patched:
+            self._patched[module, name] = getattr(module, name), value
+            setattr(module, name, value)
+
     def undo(self) -> None:
         for (owner, name), (original, patched) in list(self._patched.items()):
             if vars(owner).get(name) is patched:

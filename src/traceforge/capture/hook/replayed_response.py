@@ -17,6 +17,8 @@ from .in_flight_call import HeaderPairs
 
 REFUSED_STATUS = 418  # No SDK tries it again, and no provider sends it; the same as in `traceforge.replay`.
 REFUSED_TYPE = "traceforge_replay_refused"
+# Of the next frames of a WebSocket: the recording that answers goes on with them, or all frames must be looked up.
+SAME_RECORDING_STATUS, SEND_ALL_STATUS = 304, 412
 WAITS_ON = "the application waits for a response that it did not wait for when the call was recorded"
 BODILESS_STATUSES = (204, 304)
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
@@ -45,7 +47,8 @@ def make_refusal(reason: str) -> ReplayedResponse:
         "message": message,
         "param": None,
     }
-    body = json.dumps({"type": "error", "error": error}).encode()
+    # Clients of AWS read its members at the top, all others those of `error`.
+    body = json.dumps({"type": "error", "error": error, "code": REFUSED_TYPE, "message": message}).encode()
     headers = (
         ("content-type", "application/json"), ("x-should-retry", "false"), ("Content-Length", str(len(body))),
     )  # fmt: skip

@@ -4,9 +4,9 @@ In: Python's audit events before it connects, resolves a name, sends a datagram 
 names the host, and a report to the parent. Never: imports what a small program would not (see `bootstrap.py`), or is
 removed again.
 
-Compiled code that opens its sockets itself (uvloop, gRPC) raises no audit events:
-`unwatched_transports.py` looks at those it knows. A datagram socket may be connected anywhere: nothing is sent by
-that, and it is how programs learn their own address.
+Compiled code that opens its sockets itself raises no audit events: `client_uvloop.py`, `client_grpc.py` and
+`client_pycurl.py` look at what they know. A datagram socket may be connected anywhere: nothing is sent by that, and
+it is how programs learn their own address.
 
     ports     which loopback ports are open: `first-last`, joined by commas; `*`: all of them
     |
@@ -91,7 +91,7 @@ class Tripwire:
             send_report(self._address, self._token, {"kind": "started", "name": child[0], "lost": child[1]})
 
     def check_request(self, connection: Any, data: Any) -> None:
-        """Allow what `http.client` sends, or refuse it: urllib, urllib3 and others are not replayed.
+        """Allow what `http.client` sends, or refuse it: urllib and others are not replayed.
 
         Raises:
             ConnectionRefusedError: it is a request to a model.

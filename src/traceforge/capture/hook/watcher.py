@@ -16,6 +16,8 @@ from typing import Any
 
 from .in_flight_call import HeaderPairs, InFlightCall
 
+LOADED = ", which is loaded"  # The end of a note about a client that many libraries load and never use.
+
 
 class Watcher:
     """Base class, with the defaults of a watcher that only records."""

@@ -32,8 +32,8 @@ def admit(state: WorkerState, head: RequestHead, is_own_user: Callable[[], bool]
     """
     if head.method == "CONNECT":
         return Admission(_refuse_unsupported(state, "tunnels (CONNECT)"))
-    if "upgrade" in head.inspected and split_list(head.inspected["upgrade"]) != ["h2c"]:
-        return Admission(_refuse_unsupported(state, "upgrades such as WebSocket"))
+    if "upgrade" in head.inspected and split_list(head.inspected["upgrade"]) != ["h2c"] and not head.opens_websocket:
+        return Admission(_refuse_unsupported(state, "upgrades other than a WebSocket"))
     authority, target = split_target(head.target)
     if target.partition("?")[0] == "/healthz":
         return Admission(PlainResponse(200, JSON_TYPE, b'{"status":"ok"}'))
@@ -41,16 +41,18 @@ def admit(state: WorkerState, head: RequestHead, is_own_user: Callable[[], bool]
         state.access.check(head.inspected, authority)
     except AccessDenied as exc:
         return Admission(error_response(exc.status, "refused", str(exc)))
+    has_path_token = state.access.has_path_token
     try:
         target = state.access.remove_path_token(target)
     except AccessDenied as exc:
         if not is_own_user():
             state.count_unmatched("the path of a request does not have the token of this run")
             return Admission(error_response(exc.status, "refused", str(exc)))
+        has_path_token = False
     if target.partition("?")[0] == "/metrics":
         result: Route | PlainResponse = PlainResponse(200, CONTENT_TYPE, state.metrics_page())
     else:
-        result = _find_route(state, head, target)
+        result = _find_route(state, head, target, has_any_origin=has_path_token)
     return Admission(result, state.access.requires_token)
 
 
@@ -66,9 +68,10 @@ def _refuse_unsupported(state: WorkerState, feature: str) -> PlainResponse:
     return error_response(501, "not_seen", f"the proxy cannot record {feature}, so it does not forward them")
 
 
-def _find_route(state: WorkerState, head: RequestHead, target: str) -> Route | PlainResponse:
+def _find_route(state: WorkerState, head: RequestHead, target: str, *, has_any_origin: bool) -> Route | PlainResponse:
     try:
-        route = state.routes.find_route(head.method, target, is_anthropic="anthropic-version" in head.inspected)
+        is_anthropic = "anthropic-version" in head.inspected
+        route = state.routes.find_route(head.method, target, is_anthropic=is_anthropic, has_any_origin=has_any_origin)
     except PathLeavesUpstream:
         state.count_unmatched("the path of the request leads out of its upstream")
         return error_response(400, "path_outside", "the path leads out of the base path of its upstream: remove `..`")

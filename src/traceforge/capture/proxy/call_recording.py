@@ -64,7 +64,7 @@ class CallRecording:
                 request.method,
                 request.route.url,
                 request.headers,
-                provider=request.route.upstream.name,
+                provider=request.route.provider,
                 has_traceforge_headers=request.has_traceforge_headers,
                 on_end=self._enqueue,
             )

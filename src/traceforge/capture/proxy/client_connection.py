@@ -30,6 +30,7 @@ from traceforge.http.server_limits import (
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.relayed_call import RelayedCall
+    from traceforge.capture.proxy.relayed_websocket import RelayedWebSocket
     from traceforge.capture.proxy.replayed_call import ReplayedCall
     from traceforge.capture.proxy.worker_state import WorkerState
 
@@ -45,8 +46,8 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_body", "_call", "_descriptor", "_discarded_bytes", "_has_sent_head", "_has_yielded", "_is_client_full",
         "_is_closing", "_is_upstream_full", "_keep_alive", "_limits", "_pipelined", "_reader", "_reading_paused",
-        "_remember_tries", "_repeated_head", "_state", "active_at", "deadline", "is_authenticated", "peer",
-        "transport",
+        "_remember_tries", "_repeated_head", "_state", "_websocket", "active_at", "deadline",
+        "is_authenticated", "peer", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -59,6 +60,7 @@ class ClientConnection(asyncio.Protocol):
         self._remember_tries = 0
         self._call: RelayedCall | ReplayedCall | None = None
         self._body: MessageBody | None = None  # Of the request, until all of it has arrived.
+        self._websocket: RelayedWebSocket | None = None  # That is open: every byte belongs to it.
         self._pipelined = b""
         self._keep_alive = True
         self._is_closing = False
@@ -98,6 +100,9 @@ class ClientConnection(asyncio.Protocol):
         """Read bytes of a body, of the next head, or of a request that was sent ahead."""
         if self._reader is None:
             self.active_at = self._state.loop.time()
+        if self._websocket is not None:
+            self._websocket.receive_frames(data)
+            return
         if self._body is not None:
             data = self._read_body(self._body, data)
         if data:
@@ -346,6 +351,14 @@ class ClientConnection(asyncio.Protocol):
     def replace_call(self, call: RelayedCall) -> None:
         """Continue with a relayed call, because no recording matches the request."""
         self._call = call
+
+    def on_websocket_open(self, websocket: RelayedWebSocket) -> None:
+        """The upstream has switched protocols: what the client sends from here on are frames."""
+        self._websocket = websocket
+        data, self._pipelined = self._pipelined, b""
+        self._update_reading()
+        if data:
+            websocket.receive_frames(data)
 
     def on_call_finished(self) -> None:
         self._call = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from traceforge.capture.hook.websocket_frames import DEFLATE
 from traceforge.capture.proxy.upstream_routes import Route
 from traceforge.exchange import Headers
 from traceforge.http.message_head import RequestHead
@@ -29,21 +30,42 @@ class PreparedRequest(NamedTuple):
     head: bytes  # As it goes upstream, with the empty line.
     headers: Headers  # As they are recorded.
     has_traceforge_headers: bool
+    opens_websocket: bool = False
+
+
+_EXTENSIONS = b"sec-websocket-extensions:"
+_UPGRADE = (b"Connection: Upgrade", b"Upgrade: websocket")
 
 
 def prepare_request(head: RequestHead, route: Route) -> PreparedRequest:
     """Rewrite a head for its route."""
     head.replace_host(route.upstream.authority)
+    lines = head.lines_to_forward()
+    if head.opens_websocket:
+        lines = [*filter(None, map(_known_extensions, lines)), *_UPGRADE]
     return PreparedRequest(
         head.method,
         head.http_minor,
         head.length,
         head.keep_alive,
         route,
-        b"\r\n".join((route.request_line, *head.lines_to_forward(), b"", b"")),
+        b"\r\n".join((route.request_line, *lines, b"", b"")),
         tuple(head.headers),
         head.has_traceforge_headers,
+        head.opens_websocket,
     )
+
+
+def _known_extensions(line: bytes) -> bytes:
+    """The line; one that offers extensions of WebSocket without those that could not be read. Empty: none is left.
+
+    An offer may be declined, so that the client notices nothing.
+    """
+    name, _, offers = line.partition(b":")
+    if name.lower() + b":" != _EXTENSIONS:
+        return line
+    known = [offer for offer in offers.split(b",") if offer.partition(b";")[0].strip().lower() == DEFLATE.encode()]
+    return name + b":" + b",".join(known) if known else b""
 
 
 class RepeatedHead:

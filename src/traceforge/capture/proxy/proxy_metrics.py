@@ -71,7 +71,11 @@ class ProxyMetrics:
             _totals_by("kind", self.upstream_errors),
         )
         yield "refused_total", "Requests that were not forwarded, by status.", _totals_by("status", self.refused)
-        yield "unseen_total", "Upgrades and tunnels, which cannot be recorded.", _total(self.unseen)
+        yield (
+            "unseen_total",
+            "Tunnels, and upgrades to no WebSocket, which cannot be recorded.",
+            _total(self.unseen),
+        )
         yield (
             "recording_failures_total",
             "Failures of recording, by kind.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
+from traceforge.capture.hook.guarded_call import stop_conversations
 from traceforge.capture.proxy.client_connection import ClientConnection
 from traceforge.capture.proxy.worker_state import WorkerState
 from traceforge.http.accept_loop import Listening, listen
@@ -62,4 +63,6 @@ class ProxyServer:
         while self._state.connections:
             await asyncio.sleep(0)
         await asyncio.sleep(0)  # Let closed connections report that they are.
+        if self._state.replay_watcher is not None:  # They look up what was sent, each in a thread of its own.
+            await asyncio.to_thread(stop_conversations, self._state.replay_watcher)
         self._state.recording.flush()

@@ -47,6 +47,8 @@ class RelayedCall:
         "is_request_complete",
     )  # fmt: skip
 
+    opens_websocket = False
+
     def __init__(self, state: WorkerState, client: ClientConnection, request: PreparedRequest) -> None:
         self._state = state
         self._client = client
@@ -189,6 +191,10 @@ class RelayedCall:
         if is_last:
             lines.append(b"Connection: close")
         return b"\r\n".join((first_line, *lines, b""))
+
+    def forward_upgrade(self, head: ResponseHead) -> None:
+        """Never called: this call did not ask for another protocol."""
+        raise NotImplementedError
 
     def forward_body(self, raw: bytes, payload: list[bytes]) -> None:
         """Forward more of the response's body."""

@@ -95,7 +95,7 @@ class ReplayedCall:
             self._relay()
             return
         added: Headers = (
-            ((RECORDING_HEADER, result.source_name),) if claims.has_traceforge_headers and result.source_name else ()
+            ((RECORDING_HEADER, result.source_name),) if claims.wants_headers and result.source_name else ()
         )
         self._respond(result, added, claims.caller.scope)
 

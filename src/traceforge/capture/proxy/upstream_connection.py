@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
+from traceforge.capture.hook.websocket_frames import SWITCHING
 from traceforge.capture.proxy.direct_write import find_descriptor, write_directly
 from traceforge.http.body_framing import (
     UNTIL_CLOSE,
@@ -19,13 +20,21 @@ from traceforge.http.body_framing import (
     UntilCloseBody,
     open_body,
 )
-from traceforge.http.message_head import HeadReader, InvalidHead, ResponseHead
+from traceforge.http.message_head import HeadReader, InvalidHead, ResponseHead, split_list
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.relayed_call import RelayedCall
     from traceforge.capture.proxy.upstream_pool import PoolKey, UpstreamPool
 
 REPEATED_HEAD_BYTES_MAX = 4096  # A longer head is not remembered for the next response.
+
+
+CLOSE_SECONDS_MAX = 5.0  # For an upstream to take the end of a WebSocket.
+
+
+def _is_wanted(call: RelayedCall, head: ResponseHead) -> bool:
+    """Whether the call asked for the protocol that the upstream switches to."""
+    return call.opens_websocket and split_list(head.inspected.get("upgrade")) == ["websocket"]
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -97,6 +106,12 @@ class UpstreamConnection(asyncio.Protocol):
         if transport is not None:
             transport.abort()
 
+    def close_call(self) -> None:
+        """Close the connection once the upstream has what was sent to it."""
+        self._call = None
+        self.transport.close()
+        asyncio.get_running_loop().call_later(CLOSE_SECONDS_MAX, self.transport.abort)
+
     def data_received(self, data: bytes) -> None:
         """Read bytes of a head or a body."""
         call, last = self._call, self._last_head
@@ -120,12 +135,19 @@ class UpstreamConnection(asyncio.Protocol):
                 if head_bytes is None:
                     return
                 head = ResponseHead(head_bytes, self._method)
-                if head.status == 101:
+                if head.status == SWITCHING and not _is_wanted(call, head):
                     raise InvalidHead(502, "the upstream switched protocols without being asked to")
             except InvalidHead as exc:
                 self._stop_parsing(call, exc, self._reader.received, [])
                 return
             data, self._reader = self._reader.remainder, None
+            if head.status == SWITCHING:
+                self._keep_alive = False
+                self._body = UntilCloseBody()
+                call.forward_upgrade(head)
+                if data:
+                    self._read_body(call, self._body, data)
+                return
             if head.status >= 200:
                 is_short = len(head_bytes) <= REPEATED_HEAD_BYTES_MAX
                 self._last_head = (head_bytes, self._method, head) if is_short else None

@@ -10,7 +10,9 @@ from traceforge.capture.engine import Engine
 from traceforge.capture.proxy.call_recording import CallRecording
 from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
 from traceforge.capture.proxy.relayed_call import RelayedCall
+from traceforge.capture.proxy.relayed_websocket import RelayedWebSocket
 from traceforge.capture.proxy.replayed_call import ReplayedCall
+from traceforge.capture.proxy.replayed_websocket import ReplayedWebSocket, ReplayWatcher
 from traceforge.capture.proxy.response_writer import ResponseWriter
 from traceforge.capture.proxy.upstream_pool import UpstreamPool
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
@@ -49,6 +51,8 @@ class WorkerState:
         self.recorder = recorder
         self.worker = worker
         self._replay = replay
+        is_strict = replay is not None and not replay.allow_upstream
+        self.replay_watcher = ReplayWatcher(replay) if replay is not None and is_strict else None
         self.writer = ResponseWriter()
         self.pace = replay.pace if replay else 0.0
         self.metrics = ProxyMetrics()
@@ -74,7 +78,14 @@ class WorkerState:
             self.loop.call_soon(self._resume_next)
 
     def open_call(self, client: ClientConnection, request: PreparedRequest) -> RelayedCall | ReplayedCall:
-        """A call to the upstream, or to the recordings."""
+        """A call to the upstream, or to the recordings.
+
+        A WebSocket cannot be looked up before it is open: where calls may go upstream, it does.
+        """
+        if request.opens_websocket:
+            if self.replay_watcher is None:
+                return RelayedWebSocket(self, client, request)
+            return ReplayedWebSocket(self, client, request, self.replay_watcher)
         if self._replay is None:
             return RelayedCall(self, client, request)
         return ReplayedCall(self, client, request, self._replay)

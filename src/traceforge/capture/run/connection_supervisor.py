@@ -8,7 +8,8 @@ program's socket. Never waits for anything itself: a program that waits for it w
     connect      to a TCP port: as `tripwire.py` decides; of a datagram socket: sends nothing and is how programs
                  learn their own address, so it is allowed, but the socket cannot send afterwards. QUIC's port is
                  refused; so is what the C library asks a name server afterwards, by the name of the host
-    sendto, …    a datagram to another machine is refused; so is a query for a host, by its name
+    sendto, …    a datagram to another machine is refused, also if its options name the machine; so is a query for
+                 a host, by its name
 
 Where the system does not allow to copy sockets (a container without `pidfd_getfd`), calls continue, Landlock checks
 the ports again, and the report says it. If the supervisor ends, the kernel lets the calls that wait for it fail with
@@ -32,8 +33,10 @@ from traceforge.capture.hook.tripwire import REMOTE, Tripwire, is_loopback
 from traceforge.capture.run.process_files import find_protocol
 from traceforge.capture.run.socket_addresses import (
     ADDRESS_BYTES_MAX,
+    CONTROL_BYTES_MAX,
     DNS_BYTES_MAX,
     Destination,
+    names_other_route,
     parse_address,
     parse_dns_query,
 )
@@ -41,6 +44,7 @@ from traceforge.capture.run.socket_copies import connect_socket, copy_socket
 from traceforge.capture.run.syscall_filter import MSG_FASTOPEN, SyscallNumbers
 
 CALL_32_BIT = "an address that a 32-bit program has"  # The arguments of such a call are not read.
+OTHER_ROUTE = "another host or device, which a datagram names beside its address"
 QUIC_PORT, DNS_PORT = 443, 53
 CLOSE_S = 30.0  # How long the end of a run waits for a decision about a connection.
 MESSAGES_MAX = 1024  # of one `sendmmsg`: the kernel's own limit
@@ -60,6 +64,7 @@ OnRefusal = Callable[[int, str, str], object]  # process or thread, address, why
 # Process or thread, its socket and where it connects: the result of the call, or None: it is connected as it asks.
 OnAllowed = Callable[[int, int, Destination], int | None]
 OnUnread = Callable[[int], object]  # process or thread
+Span = tuple[int, int]  # the place and the length of bytes in the memory of a process; 0, 0 where there are none
 
 
 class SupervisedCall(NamedTuple):
@@ -72,12 +77,22 @@ class SupervisedCall(NamedTuple):
     arguments: tuple[int, ...]
 
 
+class Datagram(NamedTuple):
+    """Where a program has one message of a call: its address, its first part, and its options."""
+
+    name: Span
+    data: Span
+    control: Span = (0, 0)
+
+
 class CallDecision(NamedTuple):
     """What becomes of a call; by default it continues."""
 
     destination: Destination | str = ""
     why: str = ""  # it is refused, one of `tripwire.REASONS`
     address: bytes = b""  # to which the supervisor connects the socket
+    protocol: str = ""  # of that socket, when it was judged
+    is_silent: bool = False  # The refusal is no finding.
     opens_tcp: bool = False
     may_send: bool = True  # False: a datagram socket that only learns its own address
 
@@ -153,7 +168,9 @@ class ConnectionSupervisor:
         self._answer(SupervisedCall(call_id, thread, number, architecture, tuple(arguments)))
 
     def _respond(self, call: SupervisedCall, result: int | None) -> None:
-        """End the call with an error or 0; None: it continues."""
+        """End the call with an error or 0; None: it continues, unless it would connect: nothing checks that again."""
+        if result is None and self._opens_fast(call):
+            result = errno.EACCES
         response = (call.id, 0, 0, _CONTINUE) if result is None else (call.id, 0, -result, 0)
         try:
             with self._lock:
@@ -162,6 +179,12 @@ class ConnectionSupervisor:
         except OSError as exc:
             if exc.errno != errno.ENOENT:  # The process has ended.
                 raise
+
+    def _opens_fast(self, call: SupervisedCall) -> bool:
+        """Whether the call is TCP Fast Open, if its socket is one of TCP by the time that the kernel looks at it."""
+        if call.architecture != self._calls.audit or call.number == self._calls.connect:
+            return False
+        return bool(call.arguments[2 if call.number == self._calls.sendmsg else 3] & MSG_FASTOPEN)
 
     def _is_waiting(self, call: SupervisedCall) -> bool:
         """Whether the call still waits: if not, its thread's number may be another process's already."""
@@ -183,8 +206,8 @@ class ConnectionSupervisor:
             if self._is_waiting(call):
                 self._on_unread(call.thread)
             return self._respond(call, None)
-        except OSError:  # A bad pointer, which the kernel will refuse; or the process has ended.
-            return self._respond(call, None)
+        except OSError:  # A bad pointer, at least until another thread makes it a good one; or the process has ended.
+            return self._respond(call, errno.EFAULT)
         if not self._is_waiting(call):
             return self._respond(call, errno.EACCES)
         if decision.why:
@@ -200,7 +223,8 @@ class ConnectionSupervisor:
         return self._connect(call, decision)
 
     def _refuse(self, call: SupervisedCall, decision: CallDecision) -> None:
-        self._on_refusal(call.thread, str(decision.destination), decision.why or REMOTE)
+        if not decision.is_silent:
+            self._on_refusal(call.thread, str(decision.destination), decision.why or REMOTE)
         self._respond(call, errno.EACCES)
 
     def _connect(self, call: SupervisedCall, decision: CallDecision) -> None:
@@ -213,7 +237,8 @@ class ConnectionSupervisor:
             if decision.may_send or is_lookup:
                 return self._respond(call, None)
             return self._refuse(call, decision)
-        if not self._is_waiting(call):
+        is_judged = find_protocol(os.getpid(), copy.fileno()) == decision.protocol  # or exchanged in the meantime
+        if not is_judged or not self._is_waiting(call):
             copy.close()
             return self._respond(call, errno.EACCES)
         if decision.opens_tcp and os.get_blocking(copy.fileno()):
@@ -242,69 +267,85 @@ class ConnectionSupervisor:
         if call.number == calls.connect:
             return self._judge_connect(call, memory.read(arguments[1], _limit(arguments[2])))
         if call.number == calls.sendto:
-            name, part, flags = arguments[4:6], arguments[1:3], arguments[3]
-            return self._judge_datagram(call, memory, [(name, part)], flags)
+            first, length, flags, *name = arguments[1:]
+            return self._judge_datagram(call, memory, [Datagram((name[0], name[1]), (first, length))], flags)
         count = 1 if call.number == calls.sendmsg else min(arguments[2] & 0xFFFFFFFF, MESSAGES_MAX)
         flags = arguments[2] if call.number == calls.sendmsg else arguments[3]
         data = memory.read(arguments[1], _MESSAGE_STEP * count if count > 1 else _MESSAGE.size)
-        messages = []
+        datagrams = []
         for place in range(0, len(data) - _MESSAGE.size + 1, _MESSAGE_STEP):
-            name_at, name_length, _, parts_at, part_count, *_ = _MESSAGE.unpack_from(data, place)
+            name_at, name_length, _, parts_at, part_count, control_at, control_length, *_ = _MESSAGE.unpack_from(
+                data, place
+            )
             has_part = part_count and (name_at or call.number == calls.sendmmsg)
-            part = _PART.unpack(memory.read(parts_at, _PART.size)) if has_part else (0, 0)
-            messages.append(((name_at, name_length), part))
-        return self._judge_datagram(call, memory, messages, flags)
+            first, length = _PART.unpack(memory.read(parts_at, _PART.size)) if has_part else (0, 0)
+            control = (control_at, control_length)
+            datagrams.append(Datagram((name_at, name_length), (first, length), control))
+        return self._judge_datagram(call, memory, datagrams, flags)
 
     def _judge_connect(self, call: SupervisedCall, address: bytes) -> CallDecision:
         """On an internet socket, an address of another family disconnects or is an error: the kernel says which."""
         protocol = find_protocol(call.thread, call.arguments[0])
         destination = parse_address(address, is_connect=True)
         if destination is None:
-            return CallDecision(address=address if protocol.startswith(_INTERNET_PROTOCOLS) else b"")
+            is_internet = protocol.startswith(_INTERNET_PROTOCOLS)
+            return CallDecision(address=address if is_internet else b"", protocol=protocol)
         problem = self._rules.find_problem(destination.host, destination.port)
         if not protocol.startswith("UDP"):
-            return CallDecision(destination, problem, address, opens_tcp=True)
+            return CallDecision(destination, problem, address, protocol, opens_tcp=True)
         if destination.port == QUIC_PORT and not is_loopback(destination.host):
             return CallDecision(destination, REMOTE)
         may_send = is_loopback(destination.host) and (destination.port != DNS_PORT or not problem)
-        return CallDecision(destination, address=address, may_send=may_send)
+        return CallDecision(destination, address=address, protocol=protocol, may_send=may_send)
 
     def _judge_datagram(
-        self,
-        call: SupervisedCall,
-        memory: _ProcessMemory,
-        messages: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
-        flags: int,
+        self, call: SupervisedCall, memory: _ProcessMemory, datagrams: Sequence[Datagram], flags: int
     ) -> CallDecision:
-        """The first of several messages that is refused; each is the place and length of its address and its data."""
+        """The first of several that is refused."""
         protocol = ""
-        for (name_at, name_length), (data_at, data_length) in messages:
-            if not name_at and (call.number != self._calls.sendmmsg or not data_at):
+        for (name_at, name_length), data, control in datagrams:
+            has_data = call.number == self._calls.sendmmsg and data[0]
+            if not (name_at or has_data or all(control)):
                 continue
             protocol = protocol or find_protocol(call.thread, call.arguments[0])
             if not protocol.startswith(_INTERNET_PROTOCOLS):
                 return CallDecision()
-            if protocol.startswith("UDP") and (host := self._find_queried_host(memory, data_at, data_length)):
+            if protocol.startswith("UDP") and (host := self._find_queried_host(memory, *data)):
                 return CallDecision(host, REMOTE)
             destination = (
                 parse_address(memory.read(name_at, _limit(name_length)), is_connect=False) if name_at else None
             )
-            if destination is None:
-                continue
-            if protocol.startswith("TCP"):
+            if not protocol.startswith("TCP"):
+                if all(control) and _names_other_route(memory, control):
+                    return CallDecision(OTHER_ROUTE, REMOTE)
+                if destination is not None and not is_loopback(destination.host):
+                    return CallDecision(destination, REMOTE)
+                if destination is not None and destination.port == DNS_PORT:
+                    # What cannot be read as a query, a name server may still understand.
+                    why = self._rules.find_problem(destination.host, DNS_PORT)
+                    if why:
+                        return CallDecision(destination, why, is_silent=self._asks_for_own_name(memory, *data))
+            elif destination is not None:
                 if not flags & MSG_FASTOPEN:  # Without it, the kernel ignores the address.
                     return CallDecision()
                 why = self._rules.find_problem(destination.host, destination.port)
                 return CallDecision(destination, why, opens_tcp=True)
-            if not is_loopback(destination.host):
-                return CallDecision(destination, REMOTE)
         return CallDecision()
 
     def _find_queried_host(self, memory: _ProcessMemory, data_at: int, data_length: int) -> str:
         """The host that a packet asks a name server for; "" for this machine's own name, as in `tripwire.py`."""
-        host = parse_dns_query(memory.read(data_at, min(data_length, DNS_BYTES_MAX))) if data_at else ""
-        is_own = is_loopback(host) or host.lower() == self._own_name or host.lower().startswith(f"{self._own_name}.")
-        return "" if not host or is_own else host
+        host = self._read_query(memory, data_at, data_length)
+        return "" if not host or self._is_own(host) else host
+
+    def _asks_for_own_name(self, memory: _ProcessMemory, data_at: int, data_length: int) -> bool:
+        host = self._read_query(memory, data_at, data_length)
+        return bool(host) and self._is_own(host)
+
+    def _read_query(self, memory: _ProcessMemory, data_at: int, data_length: int) -> str:
+        return parse_dns_query(memory.read(data_at, min(data_length, DNS_BYTES_MAX))) if data_at else ""
+
+    def _is_own(self, host: str) -> bool:
+        return is_loopback(host) or host.lower() == self._own_name or host.lower().startswith(f"{self._own_name}.")
 
 
 class _ProcessMemory:
@@ -328,6 +369,11 @@ class _ProcessMemory:
         if place >= 1 << 63:
             raise OSError(errno.EFAULT, "no address of a program")
         return os.pread(self._file, length, place)
+
+
+def _names_other_route(memory: _ProcessMemory, control: Span) -> bool:
+    place, length = control
+    return length > CONTROL_BYTES_MAX or names_other_route(memory.read(place, length))
 
 
 def _limit(length: int) -> int:

@@ -10,36 +10,40 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from traceforge.addresses import upstream_problem
 from traceforge.canon import ascii_json
+from traceforge.capture.run.cloud_credentials import make_cloud_variables
 from traceforge.capture.run.credentials import (
     KEY_VARIABLES,
     PLACEHOLDER,
+    add_bedrock_variables,
     filter_credentials,
     list_missing_keys,
 )
+from traceforge.capture.run.node_programs import node_variables
 from traceforge.capture.watched_hosts import list_watched_hosts
 from traceforge.config import LoadedConfig
 
 RUN_VARIABLE = "TRACEFORGE_RUN"
-SITECUSTOMIZE_FOLDER = str(Path(__file__).resolve().parents[1] / "enter")  # holds a sitecustomize.py and nothing else
+SITECUSTOMIZE_FOLDER = str(Path(__file__).resolve().parents[1] / "enter")  # its only module is a sitecustomize.py
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 # Starts a proxy for the upstreams of an environment, and returns its base URL.
 StartProxy = Callable[[Mapping[str, str]], str]
 
 
-class OfflineEnvironment(NamedTuple):
+class OfflineEnvironment(Struct, frozen=True):
     """The variables of a run that has no network."""
 
     allowed: str  # what a Python may connect to, as `tripwire.py` reads it
     proxy_variables: Mapping[str, str]  # variables that name a refusing proxy; hidden from Python
-    node_variables: Mapping[str, str]  # variables for other programs
+    node_tripwire: str  # what a Node.js may connect to, as `tripwire.cjs` reads it
 
 
-class BaseUrlVariable(NamedTuple):
+class BaseUrlVariable(Struct, frozen=True):
     """A variable from which SDKs learn where a provider is."""
 
     name: str
@@ -61,9 +65,10 @@ BASE_URL_VARIABLES = (
 # Every variable from which SDKs and frameworks learn where a provider is. Some send other fields where one is set.
 RESTORED_VARIABLES = frozenset(
     {
-        *(variable.name for variable in BASE_URL_VARIABLES), "ANTHROPIC_API_BASE", "AZURE_API_BASE",
-        "DEEPSEEK_API_BASE", "GEMINI_API_BASE", "GROQ_BASE_URL", "MISTRAL_API_BASE", "OLLAMA_API_BASE",
-        "OLLAMA_BASE_URL", "OPENROUTER_API_BASE", "VERTEX_API_BASE", "XAI_API_BASE",
+        *(variable.name for variable in BASE_URL_VARIABLES), "ANTHROPIC_API_BASE", "ANTHROPIC_BEDROCK_BASE_URL",
+        "AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AZURE_API_BASE", "DEEPSEEK_API_BASE", "GEMINI_API_BASE",
+        "GROQ_BASE_URL", "MISTRAL_API_BASE", "OLLAMA_API_BASE", "OLLAMA_BASE_URL", "OPENROUTER_API_BASE",
+        "VERTEX_API_BASE", "XAI_API_BASE",
     }
 )  # fmt: skip
 
@@ -82,12 +87,14 @@ def read_base_urls(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: _USER_INFO.sub("//", environ[name]) for name in sorted(RESTORED_VARIABLES) if name in environ}
 
 
-class RecordedVariables(NamedTuple):
+class RecordedVariables(Struct, frozen=True):
     """The variables of a recording that a test restores: what SDKs send depends on them."""
 
     key_names: Collection[str] = ()  # key variables that were set; empty: unknown
     base_urls: Mapping[str, str] | None = None  # base-URL variables that were set; None: unknown
     imported_providers: Collection[str] = ()  # of calls that another tool recorded, which notes no variables
+    clouds: Collection[str] = ()  # whose clients look for credentials, as `cloud_credentials` names them
+    bedrock_region: str = ""  # where most calls to Bedrock went; empty: there are none
 
     def restore(self, environ: Mapping[str, str], upstreams: Collection[str] = ()) -> dict[str, str]:
         """The environment for a test: with these variables and no others of their kind, and without real credentials.
@@ -98,7 +105,10 @@ class RecordedVariables(NamedTuple):
         if self.base_urls is not None:
             result = {name: value for name, value in result.items() if name not in RESTORED_VARIABLES}
             result |= {name: value for name, value in self.base_urls.items() if name in RESTORED_VARIABLES}
-        return result | dict.fromkeys(list_missing_keys(result, self.imported_providers), PLACEHOLDER)
+        if self.bedrock_region:
+            result = add_bedrock_variables(result, self.bedrock_region)
+        result |= dict.fromkeys(list_missing_keys(result, self.imported_providers), PLACEHOLDER)
+        return result | make_cloud_variables(result, self.clouds)
 
 
 class ReplacedEnvironment:
@@ -181,11 +191,13 @@ def command_environment(
     hidden += [f"{name}\x1f{value}\x1f-" for name, value in proxy_variables.items()]  # Python has its tripwire
     allowed = offline.allowed if offline is not None else ""
     run_settings = "\n".join([address, token, "\x1e".join(hidden), allowed, options])
+    tripwire = offline.node_tripwire if offline is not None else ""
+    folder = os.path.dirname(address.removeprefix("unix:")) if address.startswith("unix:") else ""
     result = {
         **environ,
         **base_urls,
         **proxy_variables,
-        **(offline.node_variables if offline is not None else {}),
+        **node_variables(environ, loaded, proxy, tripwire, folder),
         RUN_VARIABLE: run_settings,
     }
     result["PYTHONPATH"] = os.pathsep.join([SITECUSTOMIZE_FOLDER, *filter(None, [environ.get("PYTHONPATH")])])

@@ -24,13 +24,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from traceforge.addresses import port_range
-from traceforge.canon import json_bytes, parse_json
+from traceforge.canon import parse_json
 from traceforge.capture.hook.callsite import parse_test
 from traceforge.capture.hook.child_processes import looks_like_python
-from traceforge.capture.hook.dialect_paths import MODEL_PATHS
 from traceforge.capture.hook.tripwire import MODEL, REMOTE, Tripwire
-from traceforge.capture.run import environment
 from traceforge.capture.run.connection_supervisor import ConnectionSupervisor
+from traceforge.capture.run.environment import OfflineEnvironment
 from traceforge.capture.run.network_access import RefusedConnection, model_ports
 from traceforge.capture.run.port_relay import PortRelay
 from traceforge.capture.run.process_files import find_process, reason_memory_is_hidden
@@ -52,7 +51,6 @@ from traceforge.capture.run.syscall_filter import find_architecture
 from traceforge.config import LoadedConfig
 from traceforge.errors import NotJSON
 
-NODE_FILE = os.path.join(environment.SITECUSTOMIZE_FOLDER, "tripwire.cjs")
 REPORT_BYTES_MAX = 1 << 20
 REFUSALS_MAX = 1000  # Different ones that are named; a loop over addresses would never end.
 
@@ -88,7 +86,6 @@ class OfflineRun:
         self._refusing = RefusingProxy(
             lambda port, server_port: self._origins.find_client(port, server_port, self._scan.descendants)
         )
-        self._environ = environ
         self._rules = ""
         self._supervisor: ConnectionSupervisor | None = None
         self._refused: Counter[RefusedConnection] = Counter()
@@ -97,7 +94,7 @@ class OfflineRun:
         self._unwatched_ports: Counter[tuple[str, int]] = Counter()
         self._relay = PortRelay(self._add_model_request, self._add_unwatched_port) if self._allowed else None
 
-    def environment(self, proxy: str, address: str) -> environment.OfflineEnvironment:
+    def environment(self, proxy: str, address: str) -> OfflineEnvironment:
         """The variables of the command; `proxy` is the run's own, `address` that of the listener."""
         open_ports = ",".join(map(_format_range, self._allowed)) if self.strength.is_sealed else "*"
         blocked, own = (
@@ -106,15 +103,8 @@ class OfflineRun:
         proxy_port = urlsplit(proxy).port if proxy else ""
         allowed = f"{open_ports}|{blocked}|{proxy_port}|{own}"
         self._rules = allowed
-        options = self._environ.get("NODE_OPTIONS", "")
-        quoted = json_bytes(NODE_FILE).decode()
-        node_variables = {
-            "NODE_OPTIONS": f"--require {quoted}{' ' if options else ''}{options}",
-            "TRACEFORGE_TRIPWIRE": f"{os.path.join(self._folder, 'said')}|{allowed}|{_as_javascript(MODEL_PATHS)}",
-        }
-        return environment.OfflineEnvironment(
-            allowed, dict.fromkeys(PROXY_VARIABLES, self._refusing.url), node_variables
-        )
+        proxy_variables = dict.fromkeys(PROXY_VARIABLES, self._refusing.url)
+        return OfflineEnvironment(allowed, proxy_variables, f"{os.path.join(self._folder, 'said')}|{allowed}")
 
     def open_ports(self, proxy: str, address: str) -> set[int] | None:
         """The ports that stay open under a seal; None: the run is not sealed."""
@@ -250,10 +240,6 @@ class OfflineRun:
                             RefusedConnection(place, why, scope[:NAME_LENGTH_MAX], program[:NAME_LENGTH_MAX])
                         ] += 1
         return pids, refused
-
-
-def _as_javascript(pattern: str) -> str:
-    return pattern.replace(r"\A", "^").replace(r"\Z", "$")
 
 
 def _format_range(ports: range) -> str:

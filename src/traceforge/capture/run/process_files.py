@@ -7,8 +7,11 @@ recognised by its file. Linux alone has these files.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from traceforge.capture.hook.callsite import CURRENT_TEST_VARIABLE, parse_test
 from traceforge.capture.hook.child_processes import looks_like_python
@@ -48,7 +51,7 @@ class StartedProgram(NamedTuple):
         return " ".join(words)
 
 
-class ProcessStatus(NamedTuple):
+class ProcessStatus(Struct, frozen=True):
     """The fields of `/proc/PID/stat` that we use."""
 
     state: str
@@ -111,14 +114,27 @@ def list_ancestors(pid: int) -> list[int]:
     return ancestors
 
 
-def read_test(pid: int) -> str:
-    """The test that was running when the program was started, which pytest leaves in the environment; "" for none."""
-    prefix = f"{CURRENT_TEST_VARIABLE}=".encode()
+def is_own_process(pid: int) -> bool:
+    """Whether a process runs as our user, and the system lets others of that user look into it."""
+    with suppress(OSError):
+        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+    return False
+
+
+def read_environment(pid: int, names: Collection[str]) -> dict[str, str]:
+    """Those of the variables with which a program was started; none where the system does not tell."""
+    values: dict[str, str] = {}
     with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         for entry in file.read(ENVIRONMENT_BYTES_MAX).split(b"\0"):
-            if entry.startswith(prefix):
-                return parse_test(entry.removeprefix(prefix).decode(errors="replace"))
-    return ""
+            name, _, value = os.fsdecode(entry).partition("=")
+            if name in names:
+                values[name] = value
+    return values
+
+
+def read_test(pid: int) -> str:
+    """The test that was running when the program was started, which pytest leaves in the environment; "" for none."""
+    return parse_test(read_environment(pid, (CURRENT_TEST_VARIABLE,)).get(CURRENT_TEST_VARIABLE, ""))
 
 
 def describe_program(pid: int) -> str:

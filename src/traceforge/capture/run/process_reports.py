@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.callsite import parse_test
 from traceforge.capture.hook.frames import write_frame
-from traceforge.capture.hook.in_flight_call import InFlightCall
+from traceforge.capture.hook.in_flight_call import NO_CONVERSATION, Conversation, InFlightCall
 from traceforge.capture.hook.pytest_events import BEGAN
 from traceforge.capture.hook.replayed_response import ReplayedResponse, make_refusal
 from traceforge.capture.replay_responder import ReplayResponder
@@ -155,10 +155,12 @@ class ProcessConnection:
             (body,) = pieces
             headers, caller = _read_caller(head)
             url = str(head["url"])
-            prefers_upstream = bool(head.get("renew"))
+            name, is_open, start = head.get("conversation", NO_CONVERSATION)
             response = replay.respond(
-                str(head["method"]), url, headers, body, caller, prefers_upstream=prefers_upstream
-            )
+                str(head["method"]), url, headers, body, caller,
+                prefers_upstream=bool(head.get("renew")),
+                conversation=Conversation(str(name), is_open is True, int(start)),
+            )  # fmt: skip
         except (KeyError, TypeError, ValueError) as exc:
             reason = f"a request could not be read ({type(exc).__name__})"
             if replay is not None:
@@ -166,6 +168,8 @@ class ProcessConnection:
             return _response_frame(make_refusal(reason))
         if response is None:
             return write_frame({"kind": "live"})
+        if is_open is True:
+            return _response_frame(response)
         with self._reports._lock:
             self._reports.replayed += 1
             self._reports.hosts[_host(url)] += 1

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 from typing import NamedTuple
 
 ADDRESS_BYTES_MAX = 128  # of the kernel's own `sockaddr_storage`
 DNS_BYTES_MAX = 512
+CONTROL_BYTES_MAX = 4096  # of the options of a datagram: several times what all of them together need
+_CONTROL_HEAD = struct.Struct("=QII")  # length, level, type
+_ROUTES = {(0, 7), (41, 5), (41, 57)}  # IP_RETOPTS, IPV6_2292RTHDR, IPV6_RTHDR
+_DEVICE_PLACES = {(0, 8): 0, (41, 2): 16, (41, 50): 16}  # in IP_PKTINFO, IPV6_2292PKTINFO, IPV6_PKTINFO
+_LOCAL_DEVICES = (0, 1)  # any, and loopback, which is the first of every network namespace
 _DNS_HEAD = struct.Struct(">HHHHHH")
 _REVERSE_TYPE, _REVERSE_ZONE = 12, ".arpa"  # A reverse look-up tells only what an address is called.
 _QUERY_FLAGS = 0x0130  # of a query: recursion desired, and two of DNSSEC
@@ -40,6 +46,27 @@ def parse_address(data: bytes, *, is_connect: bool) -> Destination | None:
     if len(data) >= 24 and family == socket.AF_INET6:
         return Destination(socket.inet_ntop(socket.AF_INET6, data[8:24]), int.from_bytes(data[2:4], "big"))
     return None
+
+
+def names_other_route(control: bytes) -> bool:
+    """Whether the options of a datagram, as `sendmsg` takes them, lead it elsewhere than its address does.
+
+    The hosts of a source route come before the address; a network device has a neighbour of its own.
+    """
+    place = 0
+    while place + _CONTROL_HEAD.size <= len(control):
+        length, *kind = _CONTROL_HEAD.unpack_from(control, place)
+        if length < _CONTROL_HEAD.size:
+            return False  # The kernel refuses it.
+        option = (kind[0], kind[1])
+        if option in _ROUTES:
+            return True
+        if option in _DEVICE_PLACES:
+            first = place + _CONTROL_HEAD.size + _DEVICE_PLACES[option]
+            if int.from_bytes(control[first : first + 4], sys.byteorder) not in _LOCAL_DEVICES:
+                return True
+        place += (length + 7) & ~7
+    return False
 
 
 def parse_dns_query(packet: bytes) -> str:

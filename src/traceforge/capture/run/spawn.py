@@ -105,10 +105,11 @@ def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
     try:
         return os.posix_spawnp(words[0], list(words), dict(environ), setsigmask=mask, setsigdef=RESET)
     except OSError as exc:
-        raise _cannot_start(words[0], exc) from None
+        raise make_start_error(words[0], exc) from None
 
 
-def _cannot_start(program: str, error: OSError) -> CannotStart:
+def make_start_error(program: str, error: OSError) -> CannotStart:
+    """Why a command could not be started, without the value of a variable that stands where its program should."""
     name, is_assignment, _ = program.partition("=")
     if is_assignment and name.isidentifier():  # Its value may be a key.
         return CannotStart(f"{name}=…", f"not a command; write it as: env {name}=… COMMAND")
@@ -138,7 +139,7 @@ def _run_without_sigwait(words: Sequence[str], environ: Mapping[str, str]) -> in
     try:
         process = subprocess.Popen(list(words), env=dict(environ))  # noqa: S603 (it is what we are for)
     except OSError as exc:
-        raise _cannot_start(words[0], exc) from None
+        raise make_start_error(words[0], exc) from None
     signal.signal(
         signal.SIGINT, signal.SIG_IGN if sys.stdin is not None and sys.stdin.isatty() else _forwarder(process)
     )

@@ -13,7 +13,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from traceforge.capture.hook.child_processes import looks_like_python
 from traceforge.capture.run.local_programs import LAUNCHERS, SHELLS
@@ -39,7 +41,7 @@ UNREADABLE = "a shell command that cannot be read"
 PathText: TypeAlias = "str | bytes | os.PathLike[str]"
 
 
-class StartedChild(NamedTuple):
+class StartedChild(Struct, frozen=True):
     """One child; `pid` is 0 where it is not known."""
 
     pid: int

@@ -19,7 +19,8 @@ import secrets
 from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook import child_starts
@@ -29,6 +30,7 @@ from traceforge.capture.hook.child_processes import looks_like_python
 from traceforge.capture.hook.child_watcher import start_watching
 from traceforge.capture.hook.patches import ImportHook, Patches
 from traceforge.capture.hook.tripwire import install_tripwire
+from traceforge.capture.hook.watcher import LOADED
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.environment import (
     RUN_VARIABLE,
@@ -44,7 +46,7 @@ from traceforge.config import LoadedConfig
 _PATH = "PYTHONPATH"
 
 
-class ChildrenReport(NamedTuple):
+class ChildrenReport(Struct, frozen=True):
     """What is known about the children of a process when it has ended."""
 
     refused: Mapping[tuple[str, str], int]  # connections that children were refused, by address and reason
@@ -129,7 +131,9 @@ class SuiteChildren:
             for child in self._children
             if child.pid not in reports.processes and child.is_python
         ]
-        unseen += [f"could not see into {description}" for description in reports.unseen if "gRPC" not in description]
+        unseen += [
+            f"could not see into {description}" for description in reports.unseen if not description.endswith(LOADED)
+        ]
         unseen += [
             f"a Python process could not be instrumented: {name}, started by another process"
             for name, is_lost in reports.started_programs
@@ -149,7 +153,7 @@ class SuiteChildren:
             return
         self._reports = ProcessReports(self._engine, self._token, self._replay)
         self._listener = PausableListener(self._reports)
-        offline = OfflineEnvironment(self._allowed, {}, {}) if self._allowed else None
+        offline = OfflineEnvironment(self._allowed, {}, "") if self._allowed else None
         environment = command_environment(
             {}, self._loaded, self._listener.address, self._token, plays=True, offline=offline
         )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from traceforge.capture.hook.library_answers import LibraryScope, merge_counts
 from traceforge.capture.hook.pytest_events import BEGAN
@@ -17,8 +19,7 @@ from traceforge.capture.hook.pytest_scopes import BROKEN, OPENED
 _OUTCOMES = ("passed", "skipped", "failed")  # of a test, the worst last
 
 
-@dataclass
-class SuiteEvents:
+class SuiteEvents(Struct):
     """The events of all pytest processes of a run so far."""
 
     tests: dict[str, str] = field(default_factory=dict)  # by node id: how each ended

@@ -9,7 +9,9 @@ In: a thread that is about to be sealed. Out: the same, in which these fail with
     socket(INET | INET6, …, protocol)
                                    except for TCP, UDP and ping: MPTCP, SMC and SCTP are transports beside TCP
     sendto, sendmsg, sendmmsg      with MSG_FASTOPEN, which opens a connection without `connect`
+    setsockopt                     of a source route or a network device: with it, loopback would be elsewhere
     io_uring_setup, bpf            what they do, no filter sees
+    request_key                    the kernel starts a program outside of the seal, which may look a name up
 
 With a listener, these wait until the supervisor (`connection_supervisor.py`) has decided about them: `connect`,
 `sendmsg`, `sendmmsg`, and `sendto` with an address. So do the network calls of 32-bit programs, all of them; without
@@ -44,15 +46,19 @@ class SyscallNumbers(NamedTuple):
     audit_32_bit: int
     network_32_bit: tuple[int, ...]
     bpf: int
+    setsockopt: int
+    request_key: int
     io_uring_setup: int = 425
 
 
 ARCHITECTURES = {
     "x86_64": SyscallNumbers(
-        0xC000003E, 41, 44, 46, 307, 42, 317, 0x40000003, (102, 345, 357, 359, 362, 369, 370, 425), 321
+        0xC000003E, 41, 44, 46, 307, 42, 317, 0x40000003,
+        (102, 287, 345, 357, 359, 362, 366, 369, 370, 425), 321, 54, 249
     ),  # 102: socketcall
     "aarch64": SyscallNumbers(
-        0xC00000B7, 198, 206, 211, 269, 203, 277, 0x40000028, (281, 283, 290, 296, 374, 386, 425), 280
+        0xC00000B7, 198, 206, 211, 269, 203, 277, 0x40000028,
+        (281, 283, 290, 294, 296, 310, 374, 386, 425), 280, 208, 218
     ),
 }  # fmt: skip
 X32_BIT = 0x40000000  # Calls of a second ABI of x86-64, which hardly any program uses.
@@ -62,6 +68,9 @@ OTHER_FAMILIES = (1, 16, 38)  # UNIX, NETLINK, ALG
 TYPES, TYPE_MASK = (1, 2), 0xF  # STREAM, DGRAM
 PROTOCOLS = (0, 1, 6, 17, 58, 136)  # the default of a type, ICMP, TCP, UDP, ICMPv6, UDP-Lite
 MSG_FASTOPEN = 0x20000000
+# IP_OPTIONS, IP_UNICAST_IF; IPV6_2292PKTOPTIONS, IPV6_PKTINFO, IPV6_RTHDR, IPV6_UNICAST_IF; SO_BINDTODEVICE,
+# SO_BINDTOIFINDEX. No privilege is needed for most of them.
+ROUTE_OPTIONS = {0: (4, 50), 41: (6, 50, 57, 76), 1: (25, 62)}  # by level
 
 _ALLOW, _REFUSE, _NOTIFY = 0x7FFF0000, 0x00050000 | 13, 0x7FC00000  # EACCES, as Landlock says it
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
@@ -137,10 +146,12 @@ def make_program(calls: SyscallNumbers, *, has_listener: bool = False) -> bytes:
         _instruction(_LOAD, value=_NUMBER),
         _instruction(_AT_LEAST, 0, 1, X32_BIT),
         _instruction(_RETURN, value=_REFUSE),
-        _instruction(_EQUAL, 1, 0, calls.io_uring_setup),
+        _instruction(_EQUAL, 2, 0, calls.io_uring_setup),
+        _instruction(_EQUAL, 1, 0, calls.request_key),
         _instruction(_EQUAL, 0, 1, calls.bpf),
         _instruction(_RETURN, value=_REFUSE),
         *_for_call(calls.socket, _check_socket()),
+        *_for_call(calls.setsockopt, _check_option()),
     ]
     if has_listener:
         for number in (calls.connect, calls.sendmsg, calls.sendmmsg):
@@ -176,6 +187,19 @@ def _check_socket() -> list[bytes]:
         *internet,
         *_refuse_unless(OTHER_FAMILIES),
     ]
+
+
+def _check_option() -> list[bytes]:
+    """Refuse the options that lead what is sent to loopback elsewhere."""
+    checks = []
+    for level, options in ROUTE_OPTIONS.items():
+        refused = [
+            part
+            for option in options
+            for part in (_instruction(_EQUAL, 0, 1, option), _instruction(_RETURN, value=_REFUSE))
+        ]
+        checks += [_load_argument(1), _instruction(_EQUAL, 0, len(refused) + 1, level), _load_argument(2), *refused]
+    return checks
 
 
 def _refuse_unless(values: tuple[int, ...]) -> list[bytes]:

@@ -148,3 +148,25 @@ def test_what_cassetter_answers_is_reported_by_what_was_sent(watcher: ListingWat
         CassetterCassette().play_ws(uri)
 
     assert ["cassetter", "cassetter"] == watcher.libraries
+
+
+def test_the_answers_of_mocks_of_botocore_are_reported(watcher: ListingWatcher, patches: Patches) -> None:
+    """moto and its own stubs, for a model; not for another service, nor where moto lets a call pass."""
+
+    class Stubber:
+        def _get_response_handler(self, model: object, params: object, context: object) -> str:
+            return "stubbed"
+
+    class BotocoreStubber:
+        def __call__(self, event_name: str, request: Any) -> object:
+            return None if "passed" in request.url else "mocked"
+
+    model, bucket = "https://bedrock-runtime.us-east-1.amazonaws.com/model/m/converse", "https://s3.amazonaws.com/b"
+    client_mocks.hook_stubber(SimpleNamespace(Stubber=Stubber), patches)
+    client_mocks.hook_moto(SimpleNamespace(BotocoreStubber=BotocoreStubber), patches)
+    for url in (model, bucket):
+        Stubber()._get_response_handler(model=None, params={"method": "POST", "url": url}, context=None)
+        BotocoreStubber()("before-send", SimpleNamespace(method="POST", url=url))
+    BotocoreStubber()("before-send", SimpleNamespace(method="POST", url=model.replace("/m/", "/passed/")))
+
+    assert ["botocore.stub", "moto"] == watcher.libraries

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.certificates import make_certificate, server_context
 from support.raw_sockets import Peer, Proxy, Upstream, proxy_and_upstream, read_until_broken, request, response
 from traceforge.capture.proxy import upstream_pool as pool_module
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
@@ -345,17 +347,7 @@ def test_https_to_a_plain_port_is_a_502() -> None:
 @pytest.fixture
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A certificate for localhost, and its key, in one file."""
-    import subprocess
-
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
-         "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", path,
-         "-out", f"{path}.crt"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    path.write_bytes(path.read_bytes() + path.with_name("both.pem.crt").read_bytes())
-    return str(path)
+    return str(make_certificate(tmp_path_factory.mktemp("tls")))
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -365,8 +357,7 @@ def test_the_certificate_of_an_upstream_must_be_trusted(
     """SSL_CERT_FILE adds to what is trusted; the name is sent and checked."""
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", certificate)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate)
+    context = server_context(Path(certificate))
     names: list[str | None] = []
     context.sni_callback = lambda _sock, name, _context: names.append(name)
     listener = socket.create_server(("127.0.0.1", 0))

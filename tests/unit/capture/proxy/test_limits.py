@@ -124,7 +124,7 @@ def test_an_unknown_path_is_a_404_that_names_the_prefixes(pair: Pair) -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        b"GET /up/v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"GET /up/v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n",
         b"CONNECT api.example.com:443 HTTP/1.1\r\nHost: api.example.com:443\r\n\r\n",
     ],
 )

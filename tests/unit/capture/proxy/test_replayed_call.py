@@ -220,7 +220,7 @@ def test_an_unusable_traceforge_header_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("auto", [False, True])
 def test_a_request_that_is_not_admitted_is_unmatched_in_a_strict_replay(tmp_path: Path, auto: bool) -> None:
     """An unknown path, an upgrade: the application did not get what it got when recording."""
-    upgrade = b"GET /up/v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    upgrade = b"GET /up/v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n"
     with replaying(tmp_path, recorded_call({"n": 1}), auto=auto) as (_, proxy, player):
         assert proxy.post("/nowhere/x").response().startswith(b"HTTP/1.1 404 ")
         client = proxy.connect()

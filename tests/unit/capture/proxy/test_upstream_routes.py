@@ -58,6 +58,37 @@ def test_an_unknown_prefix_has_no_route(target: str) -> None:
     assert ROUTES.find_route("POST", target, is_anthropic=False) is None
 
 
+@pytest.mark.parametrize(
+    ("target", "url"),
+    [
+        ("/@https/API.example.com/v1/chat/completions?a=/b", "https://api.example.com/v1/chat/completions?a=/b"),
+        ("/@http/127.0.0.1:8080", "http://127.0.0.1:8080/"),
+        ("/@http/[::1]:8080?x", "http://[::1]:8080/?x"),
+        ("/@https/api.example.com/a/../../b", "https://api.example.com/a/../../b"),
+    ],
+)
+def test_a_path_that_begins_with_its_origin_leads_there(target: str, url: str) -> None:
+    """Its calls are counted by the authority, and no provider is assumed."""
+    route = ROUTES.find_route("POST", target, is_anthropic=False, has_any_origin=True)
+
+    assert route is not None
+    assert (url, route.upstream.authority, "") == (route.url, route.upstream.name, route.provider)
+    assert f"POST {route.path} HTTP/1.1".encode() == route.request_line
+
+
+@pytest.mark.parametrize(
+    "target", ["/@https/a:b@c/x", "/@https/a:0/x", "/@https/a:99999/x", "/@https//x", "/@ftp/a/x"]
+)
+def test_a_path_with_an_unusable_origin_has_no_route(target: str) -> None:
+    """It is refused as any unknown path is."""
+    assert ROUTES.find_route("POST", target, is_anthropic=False, has_any_origin=True) is None
+
+
+def test_an_origin_in_the_path_needs_permission() -> None:
+    """Otherwise every program that reaches the proxy could use it to reach any host."""
+    assert ROUTES.find_route("POST", "/@https/api.example.com/x", is_anthropic=False) is None
+
+
 def test_an_invalid_upstream_is_refused() -> None:
     """When the proxy starts, not when a call comes."""
     with pytest.raises(InvalidUpstream, match="password"):

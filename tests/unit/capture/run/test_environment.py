@@ -101,3 +101,25 @@ def test_imported_calls_leave_the_keys_of_a_recording_alone() -> None:
     recorded = RecordedVariables(["XAI_API_KEY"], imported_providers=["openai"])
 
     assert {"XAI_API_KEY": PLACEHOLDER, "OPENAI_API_KEY": PLACEHOLDER} == recorded.restore({"GROQ_API_KEY": "k"})
+
+
+def test_a_client_of_bedrock_gets_a_key_and_a_region_that_are_not_real() -> None:
+    """Whichever key of AWS was used while recording: one of a profile, a role or a machine is in no variable."""
+    environ = {"AWS_ACCESS_KEY_ID": "AKIAY3TZQ5MVXW2BNHRD", "AWS_PROFILE": "kitchen"}
+    recorded = RecordedVariables(bedrock_region="eu-west-1")
+
+    assert {
+        "AWS_ACCESS_KEY_ID": PLACEHOLDER, "AWS_SECRET_ACCESS_KEY": PLACEHOLDER, "AWS_PROFILE": "kitchen",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+    } == recorded.restore(environ)  # fmt: skip
+    assert "AWS_DEFAULT_REGION" not in recorded.restore({"AWS_REGION": "us-east-1"})
+    assert {} == RecordedVariables().restore({})
+
+
+def test_a_token_of_bedrock_is_set_as_it_was_while_recording() -> None:
+    """It signs nothing, so requests match without it; but applications choose a provider by it."""
+    with_token = RecordedVariables(["AWS_BEARER_TOKEN_BEDROCK"], bedrock_region="us-east-1")
+    without = RecordedVariables(["OPENAI_API_KEY"], bedrock_region="us-east-1")
+
+    assert PLACEHOLDER == with_token.restore({})["AWS_BEARER_TOKEN_BEDROCK"]
+    assert "AWS_BEARER_TOKEN_BEDROCK" not in without.restore({"AWS_BEARER_TOKEN_BEDROCK": "secret"})

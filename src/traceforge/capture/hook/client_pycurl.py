@@ -1,0 +1,116 @@
+"""pycurl: libcurl opens its own sockets, and its calls are not recorded.
+
+In: handles as they are run. Out: in a test, a refusal that names the address; where calls are recorded, a note that
+names it. Never: reads a body, or changes a request that it lets through.
+
+`Curl` and `CurlMulti` are replaced by subclasses, because types of compiled code cannot be changed. A handle that a
+test may run goes to this machine, and to no model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from . import dispatch, tripwire
+from .patches import Patches
+from .watcher import LOADED
+
+_PORTS = {"https": 443, "http": 80}
+
+
+def hook(module: Any, patches: Patches) -> None:
+    """Check every handle that is made from now on."""
+    dispatch.note_unseen(f"pycurl{LOADED}")
+    patches.replace(module, "Curl", _make_curl(module))
+    patches.replace(module, "CurlMulti", _make_multi(module))
+
+
+def _make_curl(module: Any) -> Any:
+    base: Any = module.Curl
+    options = {module.URL: "url", module.UNIX_SOCKET_PATH: "path"}
+
+    class Curl(base):  # type: ignore[misc]  # the class is only known now
+        """A handle whose address is checked before it is run."""
+
+        def setopt(self, option: Any, value: Any) -> Any:
+            if option in options:
+                setattr(self, f"_traceforge_{options[option]}", value)
+            return super().setopt(option, value)
+
+        def unsetopt(self, option: Any) -> Any:
+            if option in options:
+                setattr(self, f"_traceforge_{options[option]}", "")
+            return super().unsetopt(option)
+
+        def reset(self) -> Any:
+            self._traceforge_url = self._traceforge_path = ""
+            return super().reset()
+
+        def duphandle(self) -> Any:
+            copy = super().duphandle()
+            for name in options.values():
+                setattr(copy, f"_traceforge_{name}", getattr(self, f"_traceforge_{name}", ""))
+            return copy
+
+        def perform(self) -> Any:
+            check_handle(self, module)
+            return super().perform()
+
+        def perform_rb(self) -> Any:
+            check_handle(self, module)
+            return super().perform_rb()
+
+        def perform_rs(self) -> Any:
+            check_handle(self, module)
+            return super().perform_rs()
+
+    return _named_like(Curl, base)
+
+
+def _make_multi(module: Any) -> Any:
+    base: Any = module.CurlMulti
+
+    class CurlMulti(base):  # type: ignore[misc]
+        """Handles that run together: each is checked when it is added."""
+
+        def add_handle(self, handle: Any) -> Any:
+            check_handle(handle, module)
+            return super().add_handle(handle)
+
+    return _named_like(CurlMulti, base)
+
+
+def _named_like(made: Any, base: Any) -> Any:
+    made.__name__, made.__qualname__, made.__module__ = base.__name__, base.__qualname__, base.__module__
+    return made
+
+
+def check_handle(handle: Any, module: Any) -> None:
+    """A handle is about to be run.
+
+    Raises:
+        pycurl.error: nothing may be sent, and its call cannot be replayed.
+    """
+    url = _text(getattr(handle, "_traceforge_url", "") or handle.getinfo(module.EFFECTIVE_URL) or "")
+    if "://" not in url:
+        url = f"http://{url}"  # as libcurl guesses
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        host, port = url, 0
+    has_socket = bool(getattr(handle, "_traceforge_path", "")) or url.startswith("file:")
+    is_local = has_socket or tripwire.is_loopback(host)
+    is_model = dispatch.is_watched_address("POST", url)
+    try:
+        if is_local and not has_socket and port and tripwire.current() is not None:
+            tripwire.current().check(host, port)
+        place = f"{host}:{port}" if port else host
+        dispatch.check_unrecorded(f"a call of pycurl to {place}", place, is_model=is_model, is_local=is_local)
+    except ConnectionRefusedError as exc:
+        raise module.error(module.E_COULDNT_CONNECT, str(exc)) from None
+
+
+def _text(value: Any) -> str:
+    return bytes(value).decode("latin-1") if isinstance(value, (bytes, bytearray)) else str(value)
