@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, cast
+from typing import Annotated, Any, Literal, Protocol, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
@@ -129,7 +129,7 @@ class Approval(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         return f"{APPROVALS_DIR}/{_file_name(self.approved_at, self.hash)}"
 
 
-class StoredApproval(NamedTuple):
+class StoredApproval(Struct, frozen=True):
     """An approval and the file it was read from."""
 
     file: str

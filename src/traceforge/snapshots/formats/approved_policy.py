@@ -39,7 +39,7 @@ _HINT = f"Undo the change, or approve it: {APPROVE_COMMAND}"
 _WILDCARDS = "*?["
 
 
-class PolicySetting(NamedTuple):
+class PolicySetting(Struct, frozen=True):
     """The value of one setting."""
 
     value: JSON

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Self
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from traceforge.config import Config, ModelRule
 from traceforge.shape import ShapeProblem
@@ -39,7 +39,7 @@ DECLARABLE_FIELDS = ("temperature", "max_tokens")  # required in a record, and o
 _DEFAULT_RULE = ModelRule()
 
 
-class ModelPolicy(NamedTuple):
+class ModelPolicy(Struct, frozen=True):
     """What a project declares about its models, and whether calls that may vary are refused."""
 
     rules: Mapping[str, ModelRule] = {}

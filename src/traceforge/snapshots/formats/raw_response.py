@@ -46,25 +46,31 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_exact_json
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.json_diff import ABSENT, is_same_as_doubles
-from traceforge.errors import InvalidFile
+from traceforge.compare.shown_body import describe_bytes, describe_request
+from traceforge.errors import InvalidFile, NotJSON
 from traceforge.exchange import Chunk, Headers, find_header
 from traceforge.findings import Finding
+from traceforge.replay.compared_frames import list_client_frames
+from traceforge.replay.logical_upstream import is_tool
 from traceforge.replay.recorded_response import CancelCause, Cancellation
 from traceforge.replay.request_key import OLD_REQUEST, UnknownParts
 from traceforge.shape import DigestText, NonEmptyText, NonNegative, ShapeProblem, WholeNumber, find_problems
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason, draft_record
 from traceforge.snapshots.formats.snapshot_format import OWN_REQUEST_FIELDS, RESTORE_HINT, CallSource
+from traceforge.wire.binary_frames import FRAMES_TYPE
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import OTHER_ENDPOINT, Dialect, Endpoint, find_endpoint
+from traceforge.wire.operation_names import name_operation, name_tool_operation
 from traceforge.wire.response_reader import ParsedResponse, ResponseReader
 
 VERSION = "1.0.0"
 RAW_RESPONSE_RULE = "SN9"
 AFTER_MS_MAX = 86_400_000  # A day: a test waits as long as the file says until it refuses a call.
+POLLING_METHOD = "GET"  # of requests that ask how far something is, and no model
 CANCELLED = "the application cancelled the call before a response came"
 CANCEL_CAUSES = {CancelCause.TIMEOUT: "a timeout of its HTTP client", CancelCause.APPLICATION: "itself"}
-STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson"})
+STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson", FRAMES_TYPE})
 _NOT_IN_RAW_RESPONSES = frozenset({"latency_ms", "wire", *OWN_REQUEST_FIELDS})  # fields of a record
 
 HeaderPair = Annotated[list[str], Meta(min_length=2, max_length=2)]
@@ -174,6 +180,11 @@ class RawResponse(NamedTuple):
         )
 
     @property
+    def is_poll(self) -> bool:
+        """Whether the request may ask how far something is, and no model; a WebSocket begins with a `GET`, too."""
+        return self.method == POLLING_METHOD and list_client_frames(self.request_body) is None
+
+    @property
     def is_streamed(self) -> bool:
         """Whether the response was streamed, so that its length was not known in advance."""
         kind = find_header(self.response_headers, "content-type").partition(";")[0].strip().lower()
@@ -182,6 +193,18 @@ class RawResponse(NamedTuple):
     def redactions(self, side: str) -> list[JSONObject]:
         """The redacted values of the `request` or of the `response`, or the `echoes`."""
         return cast("list[JSONObject]", self.redacted[side]) if self.redacted is not None else []
+
+    @property
+    def operation(self) -> str:
+        """The name of what a call without an answer of a model does; "" for any other."""
+        if is_tool(self.upstream or ""):
+            return name_tool_operation(self.request_body)
+        return name_operation(self.method, self.path)
+
+    @property
+    def address(self) -> str:
+        """The method and the address; "" for a tool, whose name and arguments say more."""
+        return "" if is_tool(self.upstream or "") else f"{self.method} {self.url}"
 
     @property
     def url(self) -> str:
@@ -363,9 +386,10 @@ def draft_raw_response(raw: RawResponse, policy: ModelPolicy) -> RecordDraft:
 def decode_comparable_call(raw: RawResponse) -> ComparedCall:
     """The call in the form in which calls are compared, for a raw response without a record."""
     request, answer = decode_call(raw)
-    shown_request: JSONObject = request or (
-        raw.request_body if isinstance(raw.request_body, dict) else {"body": raw.request_body}
-    )
+    if find_endpoint(raw.method, raw.url).dialect is None:
+        content_type = find_header(raw.request_headers, "content-type")
+        request = describe_request(raw.address, raw.request_body, content_type)
+    shown_request = request or {"body": raw.request_body}
     return ComparedCall.from_trace({"request": shown_request, "response": _comparable_answer(raw, answer)})
 
 
@@ -379,11 +403,28 @@ def _comparable_answer(raw: RawResponse, answer: ParsedResponse) -> JSONObject:
         return {"status": raw.status, "body": f"{CANCELLED}, by {CANCEL_CAUSES[raw.cancellation.cause]}"}
     if answer.error is None and answer.unified is not None:
         return answer.unified
-    return {"status": raw.status, "body": answer.body if answer.body is not None else _response_text(raw)}
+    if answer.body is not None:
+        return {"status": raw.status, "body": answer.body}
+    return {"status": raw.status, "body": _read_lines(raw) or describe_bytes(_response_bytes(raw))}
+
+
+def _read_lines(raw: RawResponse) -> JSONObject | None:
+    """The messages of a tool server, a line each, so that a change in one of them is named by its place."""
+    if not find_header(raw.response_headers, "content-type").startswith("application/x-ndjson"):
+        return None
+    try:
+        lines = _response_text(raw).splitlines()
+        return {"messages": [parse_exact_json(line.encode()) for line in lines]} if len(lines) > 1 else None
+    except NotJSON:
+        return None
 
 
 def _response_text(raw: RawResponse) -> str:
-    return b"".join(chunk.data for chunk in raw.chunks).decode(errors="replace")
+    return _response_bytes(raw).decode(errors="replace")
+
+
+def _response_bytes(raw: RawResponse) -> bytes:
+    return b"".join(chunk.data for chunk in raw.chunks)
 
 
 def check_has_no_record(raw: RawResponse, policy: ModelPolicy) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.snapshots.formats.determinism_policy import (
@@ -63,7 +63,7 @@ class RefusalReason(NamedTuple):
     hint: str
 
 
-class RecordDraft(NamedTuple):
+class RecordDraft(Struct, frozen=True):
     """The parts of a record; empty objects if the call cannot have one."""
 
     kind: DraftKind

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -165,7 +165,7 @@ class SnapshotDocument(Struct, forbid_unknown_fields=True):
     hash: DigestText
 
 
-class ReadSnapshot(NamedTuple):
+class ReadSnapshot(Struct, frozen=True):
     """One record that passed every rule of the format. `body` is its JSON, unchanged."""
 
     id: str

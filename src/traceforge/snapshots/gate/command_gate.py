@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from traceforge.capture.hook.watcher import LOADED
 from traceforge.capture.null_recorder import NullRecorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
@@ -53,7 +54,6 @@ from traceforge.terminal import ProgressReporter, no_progress
 
 COMMAND = "(the command)"
 LOST_PYTHON = "a Python started with"
-NOT_SEEN_HARMLESS = "gRPC, which is loaded"  # Many libraries load it and never use it.
 
 _NOT_SEEN_HINT = "Let it use HTTP, or do not run it in a test."
 _NO_CALL_HINT = "Is this the command that was recorded? See what is approved: traceforge snapshot list"
@@ -210,7 +210,7 @@ def _find_unseen(run: CommandRun) -> Iterator[Finding]:
     """Programs whose calls could not be seen, and failures of our own."""
     named_singly = run.offline_report is not None and run.offline_report.uninstrumented
     for program in run.not_seen:
-        if program != NOT_SEEN_HARMLESS and not (named_singly and program.startswith(LOST_PYTHON)):
+        if not program.endswith(LOADED) and not (named_singly and program.startswith(LOST_PYTHON)):
             yield Finding(COMMAND, "", IO, f"could not see into {program}", _NOT_SEEN_HINT)
     if run.open_suites > 0 and run.exit_code == 0:
         yield Finding(

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.hook.library_answers import MOCKS, VCRPY, LibraryScope
 from traceforge.capture.run.network_access import RefusedConnection
@@ -26,7 +28,7 @@ from traceforge.replay.fingerprints import Fingerprints, read_fingerprints
 from traceforge.replay.logical_upstream import HOST_MARK, UPSTREAM_PLACE, same_as_setting
 from traceforge.snapshots.formats.raw_response import RawResponse
 from traceforge.snapshots.formats.record_draft import convert_request
-from traceforge.snapshots.tree.approved_calls import ApprovedCall, take_compared_parts
+from traceforge.snapshots.tree.approved_calls import ApprovedCall, describe_keyed_request, take_compared_parts
 from traceforge.snapshots.tree.call_counts import (
     CountDifference,
     CountedRun,
@@ -151,7 +153,7 @@ def find_unapproved_requests(
     return [_merge_findings(group) for group in groups.values()]
 
 
-class _Cause(NamedTuple):
+class _Cause(Struct, frozen=True):
     """An unmatched request, and its finding: `group[position]`."""
 
     scope: str
@@ -254,10 +256,7 @@ def _explain_miss(
         finding = Finding(file, "", NEW_RULE, miss.message, _FRESH_HINT if miss.needs_fresh else hint)
         return GateFinding(finding, 1, scopes, miss.nearest, needs_fresh=miss.needs_fresh), None
     before = nearest.call if keys is None else take_compared_parts(nearest, keys, miss.caller.scope)
-    body = miss.request.key_fields.body
-    # A body that no dialect describes is compared as it is, as that of the raw response.
-    sent: JSONObject = body if isinstance(body, dict) else {"body": body}
-    request = (decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}) or sent
+    request = describe_keyed_request(miss.request)
     if nearest.record is not None:
         request = convert_request(request)
     comparison, edit = _compare_calls(before, ComparedCall(request, before.answer))

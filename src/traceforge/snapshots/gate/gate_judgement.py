@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field, to_builtins
 
@@ -128,7 +128,7 @@ def _count_uses(uses: Iterable[tuple[str, str, int]]) -> Counter[tuple[str, str]
     return counts
 
 
-class RunJudgement(NamedTuple):
+class RunJudgement(Struct, frozen=True):
     """The judgement of a whole run. An item in either list makes it red."""
 
     findings: list[GateFinding]

@@ -26,7 +26,9 @@ ANTHROPIC_VERSION = "2023-06-01"  # Every request must name one; SDKs send this.
 
 _MODEL = re.compile(r"(?<=/models/)[^/]+(?=:)|(?<=/deployments/)[^/]+(?=/)")
 _DEPLOYMENT = re.compile(r"/deployments/[^/]+/")
+_PUBLISHER = re.compile(r"/publishers/[^/]+/models/")  # of Vertex
 _AZURE = KeyHeader(("AZURE_OPENAI_API_KEY",), "api-key")
+_VERTEX = KeyHeader(("VERTEX_API_KEY",), "authorization", "Bearer ")  # An access token: it is short-lived.
 _NO_KEY = KeyHeader((), "authorization", "Bearer ")
 _OPENAI_HEADERS = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
 
@@ -38,9 +40,15 @@ class ProviderAddresses:
         self._base_urls = upstreams
 
     def find(self, provider: str, path: str) -> str:
-        """The base URL of a provider; "" if unknown. A deployment of Azure is not at OpenAI's address."""
-        if _DEPLOYMENT.search(path) and self._base_urls.get(provider, "") in ("", DEFAULT_UPSTREAMS.get(provider)):
-            provider = "azure"
+        """The base URL of a provider; "" if unknown.
+
+        A deployment of Azure is not at OpenAI's address, and a publisher's model of Vertex not at the publisher's.
+        """
+        if self._base_urls.get(provider, "") in ("", DEFAULT_UPSTREAMS.get(provider)):
+            if _DEPLOYMENT.search(path):
+                provider = "azure"
+            elif _PUBLISHER.search(path):
+                provider = "vertex"
         return self._base_urls.get(provider, "").rstrip("/")
 
 
@@ -69,6 +77,8 @@ def find_key_header(provider: str, endpoint: Endpoint, path: str) -> KeyHeader:
         if provider in ("azure", endpoint.dialect):
             return _AZURE
         default = _AZURE
+    if _PUBLISHER.search(path) and provider in ("vertex", endpoint.dialect):
+        return _VERTEX
     if provider == endpoint.dialect:
         return default
     return default._replace(variables=(upstream_key_variable(provider),))

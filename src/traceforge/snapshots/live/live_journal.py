@@ -31,6 +31,7 @@ from traceforge.snapshots.live.live_plan import LivePlan
 from traceforge.traces.file_lock import lock_file
 
 FOLDER = f"{STATE_DIR}/check-live"
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 FINISHED = "finished.jsonl"
 KEPT_HOURS = 24
 PLAN_TAG = "traceforge.live-plan/1"
@@ -63,7 +64,7 @@ class LiveJournal:
         """
         make_private_folder(os.path.dirname(self._path))
         try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _NOFOLLOW, 0o600)
         except OSError as exc:
             raise _unwritable(self._path, exc) from None
         try:

@@ -112,8 +112,8 @@ def select_calls(
 
 
 def find_unused_targets(calls: Iterable[ApprovedCall], targets: Iterable[str]) -> list[str]:
-    """The providers of `targets` that no call uses, sorted; azure is the address of some calls of openai."""
-    return sorted(set(targets) - {call.provider for call in calls} - {"azure"})
+    """The providers of `targets` that no call uses, sorted; azure and vertex are addresses of calls of others."""
+    return sorted(set(targets) - {call.provider for call in calls} - {"azure", "vertex"})
 
 
 def make_plan(

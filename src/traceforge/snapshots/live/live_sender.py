@@ -150,10 +150,13 @@ def retry_after(headers: Headers) -> float | None:
     if seconds is not None or not text:
         return seconds
     try:
-        retry_at = parsedate_to_datetime(text)
-    except ValueError:
+        retry_at = parsedate_to_datetime(text).astimezone(now().tzinfo)
+    except (
+        ValueError,
+        OverflowError,
+    ):  # OverflowError: a year beyond the calendar, or one that the time zone leaves.
         return None
-    return max(0.0, (retry_at.astimezone(now().tzinfo) - now()).total_seconds())
+    return max(0.0, (retry_at - now()).total_seconds())
 
 
 def _parse_seconds(text: str) -> float | None:

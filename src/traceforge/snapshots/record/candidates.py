@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
+from http import HTTPStatus
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -30,6 +31,7 @@ from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE, ModelP
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, draft_raw_response
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason, find_policy_reasons
 from traceforge.snapshots.formats.snapshot_format import is_source_file
+from traceforge.snapshots.record.stored_state import list_state_ids
 from traceforge.snapshots.tree.approved_calls import key_stored_request
 from traceforge.traces.body_reader import looks_like_another_body
 
@@ -57,6 +59,7 @@ UNKNOWN_SOURCE: JSONObject = {"file": "(unknown)", "line": 0, "function": ""}
 
 _USER_INFO = re.compile(r"//[^/?#]*@")  # Its redacted form looks like a broken IPv6 address.
 
+_BROKEN_HINT = "Record again; an answer that breaks off cannot be approved."
 _CUT_HINT = "Read the answer to its end, and record again."
 
 NO_KEY_REASON = RefusalReason(
@@ -116,6 +119,12 @@ class Candidate(Struct, frozen=True, dict=True):
         """Whether the request refers to something that the provider stores."""
         body = self.raw_response.request_body
         return isinstance(body, dict) and any(body.get(name) for name in STATE_FIELDS)
+
+    @property
+    def state_ids(self) -> list[str]:
+        """The ids under which the provider may store what the request refers to."""
+        raw = self.raw_response
+        return list_state_ids(raw.path, raw.query, raw.request_body)
 
     @property
     def has_record(self) -> bool:
@@ -248,6 +257,9 @@ def _find_refusal_reasons(
         client_left = trace_wire.get("outcome") == CallOutcome.CLIENT_LEFT
         cause = "the application closed the connection" if client_left else "the provider broke off"
         yield RefusalReason("response", f"the answer was cut off: {cause}", _CUT_HINT)
+        return
+    if answer.status == HTTPStatus.SWITCHING_PROTOCOLS and trace_wire.get("outcome") == CallOutcome.CUT:
+        yield RefusalReason("response", "the WebSocket broke off: nobody closed it", _BROKEN_HINT)
         return
     if trace_wire.get("incomplete"):
         yield RefusalReason("response", "the call was too large to be stored whole", "Ask for less in one call.")

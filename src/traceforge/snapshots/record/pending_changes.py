@@ -38,6 +38,7 @@ from traceforge.snapshots.tree.state_folder import RECORD_FIRST_HINT
 PENDING_FOLDER = f"{STATE_DIR}/pending"
 VERSION = "1.0.0"
 PENDING_FORMAT_RULE = "PD1"
+NUMBER_LENGTH_MAX = 6  # Of a call that is one of several alike; a digest in an id is longer.
 APPROVE_FIRST_HINT = 'Approve what is pending: traceforge status, then traceforge approve --all --reason "…"'
 _HINT = "Record again: traceforge record -- COMMAND"
 
@@ -212,6 +213,13 @@ def load_pending(project: str) -> list[PendingChange]:
     return folder.changes
 
 
+def order_of_call(call_id: str) -> tuple[str, int]:
+    """What ids are sorted by, so that `poll-1f-2` follows `poll-1f`, and `poll-1f-10` follows `poll-1f-9`."""
+    first_id, _, number = call_id.rpartition("-")
+    is_number = number.isascii() and number.isdecimal() and len(number) <= NUMBER_LENGTH_MAX
+    return (first_id, int(number)) if first_id and is_number else (call_id, 0)
+
+
 def scan_pending(project: str) -> PendingFolder:
     """The pending changes that can be read, by id, and the error of each file that cannot: a page shows both.
 
@@ -228,6 +236,7 @@ def scan_pending(project: str) -> PendingFolder:
             result.changes.append(_read_pending_file(entry.path, name))
         except (InvalidFile, CannotRead) as exc:
             result.errors[name] = exc
+    result.changes.sort(key=lambda change: order_of_call(change.id))
     return result
 
 

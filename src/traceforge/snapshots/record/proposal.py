@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from traceforge.canon import JSON, Digest, JSONObject, digest_fields, json_bytes
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
+from traceforge.replay.compared_frames import list_client_frames
 from traceforge.replay.request_distance import PromptLikeness, RequestDistance, measure_distance
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer
 from traceforge.snapshots.formats.determinism_policy import BEHAVIOUR_GATE
@@ -25,7 +26,7 @@ from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.record.candidates import Candidate, RequestIdentity
 from traceforge.snapshots.record.count_changes import propose_counts
-from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
+from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, order_of_call
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, ScopeTurn, key_stored_request
 from traceforge.snapshots.tree.call_counts import CountedRun
 from traceforge.snapshots.tree.run_scopes import RunScopes
@@ -63,11 +64,14 @@ def propose_changes(
     used: Mapping[tuple[str, str], int],
     scopes: RunScopes,
     run: CountedRun | None = None,
+    *,
+    keeps_answers: bool = True,
 ) -> Proposal:
     """The changes between the approved calls and a run.
 
     `used` counts by scope and id the approved calls that the run was answered from; `scopes` are those of the run.
-    With `run`, changed numbers of calls are proposed as well.
+    With `run`, changed numbers of calls are proposed as well. `keeps_answers`: approved answers are not recorded
+    again. A WebSocket always goes live, because it cannot be looked up before it is open: it keeps its answer here.
     """
     index = _ApprovedIndex(approved, keys)
     groups = _group_calls(candidates, index, used)
@@ -79,7 +83,7 @@ def propose_changes(
     unchanged = sum(used.values())
     calls_as_approved: Counter[tuple[str, str]] = Counter()  # live calls, by scope and snapshot id
     for group in groups:
-        kind = _find_change_kind(group, index)
+        kind = _find_change_kind(group, index, keeps_answers=keeps_answers)
         if kind is None:
             assert group.predecessor is not None
             unchanged += group.calls
@@ -95,7 +99,7 @@ def propose_changes(
         keys_by_id = {call.id: requests[0].key for call in same_calls if (requests := index.requests(call))}
         call_counts = Counter(run.call_counts) + calls_as_approved
         changes += propose_counts(same_calls, keys_by_id, run._replace(call_counts=call_counts))
-    return Proposal(sorted(changes, key=lambda change: change.id), unchanged, settled)
+    return Proposal(sorted(changes, key=lambda change: order_of_call(change.id)), unchanged, settled)
 
 
 class _ApprovedIndex:
@@ -258,7 +262,7 @@ def _distance(group: _CallGroup, call: ApprovedCall, index: _ApprovedIndex) -> R
     return measure_distance(request.key_fields, group.first.keyed_request.key_fields)
 
 
-def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | None:
+def _find_change_kind(group: _CallGroup, index: _ApprovedIndex, *, keeps_answers: bool) -> ChangeKind | None:
     """How a call changed; None if it is as approved."""
     if group.answers > 1:
         group.reasons.append(
@@ -282,6 +286,9 @@ def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | 
         return None
     if group.reasons:
         return ChangeKind.REFUSED
+    is_conversation = list_client_frames(group.first.raw_response.request_body) is not None
+    if is_conversation and keeps_answers and not is_request_changed and not is_now_live:
+        return None
     if is_request_changed:
         return ChangeKind.BOTH if comparison.answer_changes else ChangeKind.REQUEST
     return ChangeKind.ANSWER

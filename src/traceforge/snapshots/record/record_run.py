@@ -24,7 +24,6 @@ from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.errors import NotFound
 from traceforge.redact.redactor import Redactor
-from traceforge.replay.player import Player
 from traceforge.replay.unmatched import UnmatchedRequest
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.record.answer_adoption import AnswerAdopter
@@ -34,6 +33,7 @@ from traceforge.snapshots.record.old_snapshots import OldSnapshot, give_old_ids,
 from traceforge.snapshots.record.pattern_proposal import PatternProposal, list_proposals
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending, save_pending
 from traceforge.snapshots.record.proposal import Proposal, propose_changes
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, merge_worker_counts
 from traceforge.snapshots.tree.command_scope import redacted_scope
 from traceforge.snapshots.tree.project_snapshots import (
@@ -135,7 +135,7 @@ def run_record(
         return RecordRun(snapshots)
     old_snapshots = list_old_snapshots(os.path.join(loaded.project, SNAPSHOTS_DIR), snapshots.old_files)
     live_run = _run_live(snapshots, command)
-    broken_scopes = _find_broken_references(live_run.candidates, snapshots.player)
+    broken_scopes = _find_broken_references(live_run.candidates, snapshots)
     if broken_scopes:
         notify(_describe_rerun(broken_scopes))
         snapshots = open_tree()
@@ -246,14 +246,30 @@ def _run_live(
     return _LiveRun(run, candidates, unread)
 
 
-def _find_broken_references(candidates: Iterable[Candidate], player: Player) -> frozenset[str]:
+def _find_broken_references(candidates: Iterable[Candidate], snapshots: ProjectSnapshots) -> frozenset[str]:
     """The scopes in which a live call refers to stored state, after a call that was answered from a snapshot."""
-    replayed_scopes = {scope for scope, _ in player.use_counts}
+    calls = {call.id: call for call in snapshots.approved_calls}
+    replayed: dict[str, list[ApprovedCall]] = {}
+    for scope, name in snapshots.player.use_counts:
+        replayed.setdefault(scope, []).extend([calls[name]] if name in calls else [])
     return frozenset(
         candidate.scope
         for candidate in candidates
-        if candidate.has_state_reference and candidate.scope in replayed_scopes
+        if candidate.scope in replayed
+        and (candidate.has_state_reference or _names_replayed_id(candidate, replayed[candidate.scope]))
     )
+
+
+def _names_replayed_id(candidate: Candidate, replayed: Iterable[ApprovedCall]) -> bool:
+    """Whether an answer that was only replayed has told the application an id that a live request names."""
+    ids = [text.encode("utf-8", "replace") for text in candidate.state_ids]
+    raw_responses = [call.raw_response for call in replayed if call.raw_response is not None] if ids else []
+    for raw in raw_responses:
+        headers = "\n".join(value for _, value in raw.response_headers).encode("utf-8", "replace")
+        answer = b"".join(chunk.data for chunk in raw.chunks)
+        if any(text in answer or text in headers for text in ids):
+            return True
+    return False
 
 
 class RecordedScopes(NamedTuple):
@@ -291,8 +307,9 @@ def file_changes(
         recorded.workers,
     )
     proposal = propose_changes(
-        candidates, snapshots.approved_calls, snapshots.keys, use_counts, run_scopes, counted_run
-    )
+        candidates, snapshots.approved_calls, snapshots.keys, use_counts, run_scopes, counted_run,
+        keeps_answers=snapshots.player.has_recordings,
+    )  # fmt: skip
     if old_snapshots:
         taken_ids = {call.id for call in snapshots.approved_calls}
         proposal = proposal._replace(changes=give_old_ids(proposal.changes, old_snapshots, taken_ids))

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from traceforge.canon import parse_json
 from traceforge.conversion import convert
@@ -53,7 +53,7 @@ _LATEST_HINT = 'Restore it from Git; to go back to an earlier answer: traceforge
 _RAW_RESPONSE_HINT = "Restore both files from Git. A record that you write by hand needs an id of its own."
 
 
-class ApprovalsReport(NamedTuple):
+class ApprovalsReport(Struct, frozen=True):
     """How many approvals there are, what they left, and findings about them and about unapproved snapshots."""
 
     approvals: int

@@ -17,12 +17,14 @@ from typing import NamedTuple, Protocol, cast
 
 from traceforge.canon import Digest, JSONObject, digest_bytes, parse_json
 from traceforge.compare.compared_call import ComparedCall
+from traceforge.compare.shown_body import describe_request
 from traceforge.config import SNAPSHOTS_DIR
 from traceforge.errors import CannotRead, InvalidFile
 from traceforge.files import list_folder, read_file
 from traceforge.replay.compared_body import find_compared_part
 from traceforge.replay.fingerprints import drop_credentials, list_head_redactions
 from traceforge.replay.library import RecordedKey, Recording
+from traceforge.replay.logical_upstream import is_tool
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
 from traceforge.replay.scoped_volatile import find_model
@@ -34,10 +36,9 @@ from traceforge.snapshots.formats.tree_layout import RESERVED_DIRS
 from traceforge.snapshots.tree.run_scopes import is_shared_scope
 from traceforge.snapshots.tree.tree_verification import TreeContent
 from traceforge.wire.dialects import decode_request
-from traceforge.wire.endpoints import find_endpoint
+from traceforge.wire.endpoints import find_endpoint, find_host_dialect
 
 HEAD_FIELDS = ("upstream", "headers")  # of a request that a person wrote: where it goes, and its headers
-POLLING_METHOD = "GET"  # of requests that ask how far something is, and no model
 
 
 class ScopeTurn(NamedTuple):
@@ -116,7 +117,7 @@ class ApprovedCall(NamedTuple):
     def can_repeat(self) -> bool:
         """Whether it answers any number of times."""
         raw = self.raw_response
-        return self.gate == BEHAVIOUR_GATE or (raw is not None and (raw.is_failure or raw.method == POLLING_METHOD))
+        return self.gate == BEHAVIOUR_GATE or (raw is not None and (raw.is_failure or raw.is_poll))
 
     @property
     def model(self) -> str:
@@ -214,7 +215,7 @@ def _scan_raw_responses(root: str) -> list[os.DirEntry[str]]:
 
 
 def _provider_name(raw: RawResponse) -> str:
-    return str(find_endpoint(raw.method, raw.url).dialect or "other")
+    return str(find_endpoint(raw.method, raw.url).dialect or find_host_dialect(raw.url) or "other")
 
 
 def key_stored_request(keys: RequestKeyer, raw: RawResponse, scope: str = "") -> KeyedRequest:
@@ -245,13 +246,21 @@ def take_compared_parts(stored: StoredCall, keys: RequestKeyer, scope: str) -> C
     """The call without what is ignored in a scope, so that no diff of two calls has a row for it."""
     call, record, raw = stored.call, stored.record, stored.raw_response
     if raw is not None:
-        keyed_request = key_stored_request(keys, raw, scope)
-        body = keyed_request.body
-        if not isinstance(body, dict):
-            return call
-        request = decode_request(keyed_request.endpoint, body) or body
+        request = describe_keyed_request(key_stored_request(keys, raw, scope))
         return ComparedCall(convert_request(request) if record is not None else request, call.answer)
     return ComparedCall(find_compared_part(call.request, stored.provider), call.answer)
+
+
+def describe_keyed_request(keyed_request: KeyedRequest) -> JSONObject:
+    """A request as two of them are shown side by side: what is compared of it."""
+    body, fields = keyed_request.body, keyed_request.key_fields
+    if keyed_request.endpoint.dialect is not None and isinstance(body, dict):
+        return decode_request(keyed_request.endpoint, body) or body
+    query = "&".join(name if value is None else f"{name}={value}" for name, value in fields.query)
+    path = f"{keyed_request.prefix.path}?{query}" if query else keyed_request.prefix.path
+    address = "" if is_tool(fields.upstream) else f"{fields.method} {path}"
+    content_type = "multipart/form-data; boundary=boundary" if keyed_request.prefix.boundary else ""
+    return describe_request(address, body, content_type)
 
 
 def build_recordings(

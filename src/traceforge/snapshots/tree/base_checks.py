@@ -17,7 +17,7 @@ from functools import cached_property
 from msgspec import UNSET
 
 from traceforge.canon import JSON, canonical_bytes
-from traceforge.config import CONFIG_FILE, PYPROJECT_FILE, SNAPSHOTS_DIR, find_repository, parse_config
+from traceforge.config import CHECKS_DIR, CONFIG_FILE, PYPROJECT_FILE, SNAPSHOTS_DIR, find_repository, parse_config
 from traceforge.errors import CannotRead, InvalidConfig, MissingExtra
 from traceforge.files import read_file
 from traceforge.findings import IO, Finding
@@ -40,7 +40,6 @@ from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
 from traceforge.snapshots.tree.removed_trees import list_tree_blobs
 
 LOOSER_RULE = "CK5"
-CHECKS_DIR = ".ai-checks"
 CHECK_SUFFIXES = (".yaml", ".yml")
 DATA_SUFFIXES = (".jsonl", ".csv")
 FILE_BYTES_MAX = 64 << 20

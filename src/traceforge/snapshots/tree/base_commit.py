@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from traceforge.build_environment import build_environment, is_ci
 from traceforge.canon import JSONObject, canonical_bytes, digest_bytes, parse_json
@@ -61,7 +60,7 @@ _HINT = (
 _GIT_HINT = "Install Git, or allow it here: git config --global --add safe.directory FOLDER"
 
 
-class BaseCheck(NamedTuple):
+class BaseCheck(Struct, frozen=True):
     """What the snapshots were compared with, in one line, and the findings; the line is empty where nothing asks."""
 
     line: str = ""
@@ -81,7 +80,7 @@ class BaseCheck(NamedTuple):
         ]
 
 
-class _BaseTree(NamedTuple):
+class _BaseTree(Struct, frozen=True):
     """The tree of a commit: its snapshots by id, and its approvals and their hashes where the files differ now."""
 
     stored: dict[str, StoredSnapshot]

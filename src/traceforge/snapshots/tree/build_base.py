@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.errors import BaseUnavailable, CannotRead, NotJSON
@@ -33,7 +34,7 @@ _MERGE_REF = re.compile(r"refs/pull/[0-9]+/merge\Z")
 _BRANCH_NAME = re.compile(r"(?!-)(?!.*(?:\.\.|//|@\{))[^\x00-\x20\x7f~^:?*\[\\]{1,255}\Z")
 
 
-class BuildBase(NamedTuple):
+class BuildBase(Struct, frozen=True):
     """The commit that a build is compared with; `commit` is empty where there is none."""
 
     commit: str

@@ -19,9 +19,11 @@ from enum import StrEnum
 from math import inf
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from traceforge.config import Config
 from traceforge.snapshots.formats.determinism_policy import find_model_rule
-from traceforge.snapshots.tree.approved_calls import POLLING_METHOD, ApprovedCall
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.run_scopes import RunScopes, is_shared_scope, is_test_scope
 from traceforge.wildcards import names_test
 
@@ -87,10 +89,10 @@ def find_count_rule(call: ApprovedCall, scope: str, config: Config) -> CountRule
     raw = call.raw_response
     if raw is not None and raw.is_failure:
         return CountRule.ONCE
-    return CountRule.MAY_REPEAT if raw is not None and raw.method == POLLING_METHOD else CountRule.EXACT
+    return CountRule.MAY_REPEAT if raw is not None and raw.is_poll else CountRule.EXACT
 
 
-class CountDifference(NamedTuple):
+class CountDifference(Struct, frozen=True):
     """A scope that makes more or fewer calls of a request than it was approved with."""
 
     call: ApprovedCall  # the first snapshot of the request in this scope, or at all
@@ -101,7 +103,7 @@ class CountDifference(NamedTuple):
     calls: tuple[ApprovedCall, ...] = ()  # all snapshots of the request
 
 
-class CountReport(NamedTuple):
+class CountReport(Struct, frozen=True):
     """The differences of a run, and those in which calls merely moved from one scope to another."""
 
     differences: list[CountDifference]

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from msgspec import Struct
+
 from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_bytes, digest_canonical, json_path, parse_json
 from traceforge.errors import NotCanonical, NotJSON
 from traceforge.snapshots.formats.approved_policy import CHECKS_PREFIX
@@ -40,7 +42,7 @@ Rows = Counter[bytes]
 ReadData = Callable[[str], bytes | None]  # a file by its path in the project; None where there is none
 
 
-class CheckState(NamedTuple):
+class CheckState(Struct, frozen=True):
     """One check as it is written, and the cases that it has."""
 
     file: str  # its path in the project

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from traceforge.canon import JSON, canonical_bytes, json_path
 from traceforge.config import Config, LoadedConfig
@@ -45,7 +46,7 @@ _HALF_HINT = (
 _EQUAL_HINT = 'Narrow it until the two differ again, or remove one: traceforge snapshot rm {id} --reason "…"'
 
 
-class _Declaration(NamedTuple):
+class _Declaration(Struct, frozen=True):
     """One declaration: a place that is ignored, or an expression; or several that apply together."""
 
     setting: str  # such as match.ignore_patterns[0]

@@ -11,14 +11,16 @@ import subprocess
 import threading
 from contextlib import suppress
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
+
+from msgspec import Struct
 
 from traceforge.snapshots.tree.git_commands import GIT, SECONDS_MAX, GitUnavailable, git_environment
 
 TREE_MODE, LINK_MODE = "40000", "120000"
 
 
-class GitObject(NamedTuple):
+class GitObject(Struct, frozen=True):
     """An object: its id, its kind (commit, tree, blob or tag) and its content."""
 
     id: str
@@ -26,7 +28,7 @@ class GitObject(NamedTuple):
     data: bytes
 
 
-class TreeEntry(NamedTuple):
+class TreeEntry(Struct, frozen=True):
     """One name in a folder of a commit."""
 
     mode: str

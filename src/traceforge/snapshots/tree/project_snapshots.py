@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
 
+from msgspec import Struct
+
+from traceforge.capture.run.cloud_credentials import find_clouds
 from traceforge.capture.run.environment import RecordedVariables
 from traceforge.config import SNAPSHOTS_DIR, Config, LoadedConfig, current_folder
 from traceforge.findings import Finding
@@ -34,8 +36,11 @@ from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
 from traceforge.snapshots.tree.tree_verification import TreeContent, TreeReport, verify_tree
 from traceforge.terminal import ProgressReporter, no_progress
 
+BEDROCK = "bedrock"
+ANY_REGION = "us-east-1"
 
-class ProjectSnapshots(NamedTuple):
+
+class ProjectSnapshots(Struct, frozen=True):
     """The snapshots of a project, and a player that answers from them."""
 
     loaded: LoadedConfig
@@ -151,16 +156,34 @@ def find_recorded_variables(calls: Iterable[ApprovedCall]) -> RecordedVariables:
     imported_providers = {_name_provider(call) for call in calls if _has_no_variables(call)}
     raw_responses = [call.raw_response for call in calls if call.raw_response is not None]
     key_names = {name for raw in raw_responses for name in raw.key_names}
+    clouds = find_clouds((raw.upstream or "", raw.path) for raw in raw_responses)
     stated = [raw.base_urls for raw in raw_responses if raw.base_urls is not None]
+    region = _find_bedrock_region(calls)
     if not stated:
-        return RecordedVariables(key_names, imported_providers=imported_providers)
+        return RecordedVariables(key_names, None, imported_providers, clouds, region)
     base_urls: dict[str, str] = {}
     for name in sorted({name for urls in stated for name in urls}):
         values = Counter(urls.get(name) for urls in stated)
         value = max(values, key=lambda value: (values[value], str(value)))
         if isinstance(value, str):
             base_urls[name] = value
-    return RecordedVariables(key_names, base_urls, imported_providers)
+    return RecordedVariables(key_names, base_urls, imported_providers, clouds, region)
+
+
+def _find_bedrock_region(calls: Iterable[ApprovedCall]) -> str:
+    """The region of most calls to Bedrock; "" where there are none.
+
+    A gateway has no region, and a client wants one all the same.
+    """
+    upstreams = [
+        (call.raw_response.upstream if call.raw_response is not None else None) or ""
+        for call in calls
+        if BEDROCK in (call.provider, _name_provider(call))
+    ]
+    regions = Counter(name.removeprefix(f"{BEDROCK}/") for name in upstreams if name.startswith(f"{BEDROCK}/"))
+    if regions:
+        return max(regions, key=lambda region: (regions[region], region))
+    return ANY_REGION if upstreams else ""
 
 
 def _has_no_variables(call: ApprovedCall) -> bool:

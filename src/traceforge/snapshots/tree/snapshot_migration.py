@@ -14,7 +14,7 @@ field. Never: guesses a value (a supplied one is listed in `request.declared`), 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -91,7 +91,7 @@ class OldDocument(Struct, forbid_unknown_fields=True):
     snapshots: list[OldRecord]
 
 
-class MigratedTree(NamedTuple):
+class MigratedTree(Struct, frozen=True):
     """The old documents of a tree, their records of 1.0.0 by provider, and what prevents the migration."""
 
     files: list[str]

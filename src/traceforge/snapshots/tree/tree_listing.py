@@ -46,6 +46,11 @@ class ListedSnapshot(NamedTuple):
         return model if isinstance(model, str) else ""
 
     @property
+    def operation(self) -> str:
+        """What a call without an answer of a model does, such as `files.list`; "" for any other."""
+        return self.raw_response.operation if self.raw_response is not None else ""
+
+    @property
     def source(self) -> JSONObject:
         """Where the call was made; empty if unknown."""
         source = self.record["source"] if self.record is not None else self.raw_response and self.raw_response.source

@@ -27,7 +27,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
 
 from msgspec import Struct, ValidationError
 
@@ -62,7 +61,7 @@ _TREE_FILE = re.compile(
 _TEMPORARY_JOURNAL = re.compile(rf"\.{re.escape(JOURNAL_NAME)}\.[0-9a-f]+\.tmp\Z")
 
 
-class FileChange(NamedTuple):
+class FileChange(Struct, frozen=True):
     """The new content of a file; None removes it. Its path is relative to the tree, with `/`."""
 
     file: str
@@ -141,7 +140,8 @@ def _open_lock(state: str) -> int:
     path = os.path.join(state, LOCK_NAME)
     try:
         make_private_folder(state)
-        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+        return os.open(path, flags, 0o600)
     except OSError as exc:
         raise CannotWrite(path, exc) from None
 

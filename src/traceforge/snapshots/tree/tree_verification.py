@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, parse_exact_json
 from traceforge.clock import find_instant
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
@@ -62,7 +64,7 @@ class TreeContent:
         ] = {}  # by id: the digest of the file, and its content
 
 
-class DocumentTask(NamedTuple):
+class DocumentTask(Struct, frozen=True):
     """One document to check; small, so that it can go to another process."""
 
     root: str
@@ -72,7 +74,7 @@ class DocumentTask(NamedTuple):
     content: TreeContent | None = None  # collects what was read; only within one process
 
 
-class DocumentResult(NamedTuple):
+class DocumentResult(Struct, frozen=True):
     """The check of one document."""
 
     entries: list[snapshot_manifest.RecordEntry]
@@ -85,7 +87,7 @@ class DocumentResult(NamedTuple):
     adopted: int = 0  # records with an adopted answer
 
 
-class DocumentsReport(NamedTuple):
+class DocumentsReport(Struct, frozen=True):
     """The records of a tree's documents, and their findings. Files are named relative to the tree."""
 
     entries: list[snapshot_manifest.RecordEntry]
@@ -377,7 +379,7 @@ def _list_raw_responses(root: str, findings: list[Finding]) -> list[str]:
     return names
 
 
-class _RawOnlyReport(NamedTuple):
+class _RawOnlyReport(Struct, frozen=True):
     """Raw responses without a record: the snapshots that they are, how many are adopted, and the findings."""
 
     stored: dict[str, tree_layout.StoredSnapshot]

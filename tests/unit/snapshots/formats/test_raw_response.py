@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.corpus import need_shared
 from support.corpus_traffic import _ADDRESSES, interactions
-from traceforge.canon import parse_json
+from traceforge.canon import JSON, parse_json
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.exchange import Chunk
 from traceforge.replay.recorded_response import CancelCause, Cancellation
@@ -20,6 +20,7 @@ from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import (
     RawResponse,
     check_raw_response,
+    decode_comparable_answer,
     draft_raw_response,
     find_disagreements,
     read_raw_response,
@@ -227,3 +228,20 @@ def test_every_call_of_the_corpus_agrees_with_its_own_record() -> None:
             assert [] == find_disagreements(stated, answer, ModelPolicy()), interaction.name
 
     assert kinds[DraftKind.SNAPSHOT] > 0.9 * sum(kinds.values())
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"method":"m"}\n{"result":{}}\n', {"messages": [{"method": "m"}, {"result": {}}]}),
+        (b'{"method":"m"}\nnoise\n', '{"method":"m"}\nnoise\n'),
+    ],
+)
+def test_the_messages_of_a_tool_server_are_compared_one_by_one(body: bytes, expected: JSON) -> None:
+    """A change in the last of them is not one of a long text."""
+    raw = RawResponse(
+        "POST", "/tools/call", "", (), {"method": "tools/call"}, 200, (("content-type", "application/x-ndjson"),),
+        (Chunk(1.0, body),), upstream="mcp/notes",
+    )  # fmt: skip
+
+    assert {"status": 200, "body": expected} == decode_comparable_answer(raw)

@@ -38,6 +38,16 @@ def test_a_deployment_of_azure_is_not_sent_to_openai() -> None:
     assert "http://there" == ProviderAddresses({**endpoint, "openai": "http://there"}).find("openai", AZURE)
 
 
+def test_a_model_of_vertex_is_not_sent_to_its_publisher() -> None:
+    """It is where `--target vertex=URL` says, or nowhere, and gets no key of the publisher."""
+    path = "/v1/projects/p/locations/us-east5/publishers/anthropic/models/claude-opus-5:rawPredict"
+    vertex = {**DEFAULT_UPSTREAMS, "vertex": "https://us-east5-aiplatform.googleapis.com"}
+
+    assert "" == ProviderAddresses(DEFAULT_UPSTREAMS).find("anthropic", path)
+    assert vertex["vertex"] == ProviderAddresses(vertex).find("anthropic", path)
+    assert ("VERTEX_API_KEY",) == find_key_header("anthropic", find_endpoint("POST", path), path).variables
+
+
 @pytest.mark.parametrize(
     ("base", "path", "query", "dialect", "url"),
     [

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from support.proposals import make_call, propose
 from traceforge.errors import InvalidFile
@@ -57,3 +58,12 @@ def test_a_record_without_its_parts_is_a_damaged_change(tmp_path: Path, record: 
 
     assert ([], [f"{PENDING_FOLDER}/{file.name}"]) == (folder.changes, list(folder.errors))
     assert PENDING_FORMAT_RULE == folder.errors[f"{PENDING_FOLDER}/{file.name}"].findings[0].rule  # type: ignore[union-attr]
+
+
+def test_equal_calls_are_listed_in_the_order_in_which_they_were_made(tmp_path: Path) -> None:
+    """The third poll of a batch says that it is done, and follows the second; the files are in another order."""
+    (change,) = propose(make_call("Is it done?")).changes
+    ids = ["ask-12345678", *(f"ask-12345678-{number}" for number in range(2, 12)), "ask-12345679"]
+    save_pending(str(tmp_path), [replace(change, id=call_id) for call_id in ids], [])
+
+    assert ids == [change.id for change in load_pending(str(tmp_path))]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from support.exchanges import chat_answer, chat_request, make_exchange
 from support.proposals import REPEATABLE, approve_change, candidates_from, make_call, propose
@@ -287,6 +288,28 @@ def test_an_answer_that_was_cut_off_is_refused() -> None:
     change = only(propose(_unfinished_stream(CallOutcome.CUT)))
 
     assert (ChangeKind.REFUSED, True) == (change.kind, "cut off" in change.reasons[0].message)
+
+
+def _conversation(outcome: CallOutcome, last: dict[str, Any], number: int = 0) -> Exchange:
+    answer = {"server_frames": [{"after": 1, "text": "hello"}, {"after": 1, **last}]}
+    exchange = make_exchange(
+        "https://api.openai.com/v1/realtime", {"client_frames": [{"text": "hi"}]}, answer, status=101,
+        outcome=outcome, caller=Caller("a.py:1:f"), number=number,
+    )  # fmt: skip
+    return replace(exchange, method="GET")
+
+
+def test_a_websocket_that_broke_off_is_refused() -> None:
+    """Also where it was approved as it ended: that stays. One that the application left can be approved."""
+    closed = _conversation(CallOutcome.ANSWERED, {"close": 1000})
+    broken = _conversation(CallOutcome.CUT, {"broken": True}, 1)
+    approved = approve_change(only(propose(closed)))
+
+    new, again = only(propose(broken)), only(propose(broken, approved=[approved]))
+
+    assert (ChangeKind.REFUSED, True) == (new.kind, "the WebSocket broke off" in new.reasons[0].message)
+    assert ChangeKind.REFUSED is again.kind
+    assert [ChangeKind.NEW] == kinds(propose(_conversation(CallOutcome.CLIENT_LEFT, {"text": "bye"})))
 
 
 def test_a_stream_that_the_application_left_can_be_approved_as_far_as_it_was_read() -> None:

@@ -175,6 +175,18 @@ def test_the_last_polled_answer_may_repeat(made: int, is_same: bool) -> None:
     assert is_same == (differences(compare(polled, {"x": made})) == {})
 
 
+def test_a_websocket_is_no_poll() -> None:
+    """Its handshake is a `GET`; one more of it asks a model once more."""
+    (approved,) = approve(x=1)
+    raw = approved.raw_response
+    assert raw is not None
+    conversation = raw._replace(method="GET", request_body={"client_frames": []})
+    opened = approved._replace(raw_response=conversation, gate="request")
+
+    assert not opened.can_repeat
+    assert {} != differences(compare([opened], {"x": 2}))
+
+
 def test_an_earlier_attempt_may_have_filled_a_cache() -> None:
     """The last attempt counts, but what it does not make again is not missing."""
     approved = approve(x=1)

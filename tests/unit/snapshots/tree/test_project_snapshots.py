@@ -14,11 +14,12 @@ from traceforge.canon import digest_bytes
 from traceforge.config import load_config
 from traceforge.errors import BrokenJournal
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
+from traceforge.snapshots.formats.raw_response import RawResponse
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
 from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, write_manifest
 from traceforge.snapshots.tree import approved_calls, tree_verification
-from traceforge.snapshots.tree.approved_calls import load_approved_calls
-from traceforge.snapshots.tree.project_snapshots import open_snapshots
+from traceforge.snapshots.tree.approved_calls import ApprovedCall, load_approved_calls
+from traceforge.snapshots.tree.project_snapshots import find_recorded_variables, open_snapshots
 
 
 @pytest.fixture
@@ -127,3 +128,27 @@ suite.start()
 suite.stop()
 print(*sys.modules)
 """
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "region"),
+    [
+        (["bedrock/eu-west-1", "bedrock/us-east-1", "bedrock/eu-west-1"], "eu-west-1"),
+        (["local", "bedrock/us-west-2"], "us-west-2"),
+        (["local"], "us-east-1"),
+        ([], ""),
+    ],
+)
+def test_a_test_has_the_region_of_most_calls_to_bedrock(upstreams: list[str], region: str) -> None:
+    """At a gateway any will do, because no request says it; without such calls there is none."""
+    approved = [
+        ApprovedCall("id", "bedrock", "f.json", digest_bytes(b""), None, _raw_response(upstream), "request")
+        for upstream in upstreams
+    ]
+    other = ApprovedCall("id", "openai", "f.json", digest_bytes(b""), None, _raw_response("openai"), "request")
+
+    assert region == find_recorded_variables([*approved, other]).bedrock_region
+
+
+def _raw_response(upstream: str) -> RawResponse:
+    return RawResponse("POST", "/model/m/converse", "", (), {}, 200, (), (), upstream=upstream)
