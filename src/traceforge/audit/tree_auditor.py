@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from traceforge.audit.file_kinds import FileKind
 from traceforge.audit.parallel_map import map_in_parallel
-from traceforge.config import SNAPSHOTS_DIR
+from traceforge.config import CHECKS_DIR, SNAPSHOTS_DIR
 from traceforge.errors import CannotRead, InvalidFile, MissingExtra, NotJSON
 from traceforge.findings import IO, Finding
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
 from traceforge.snapshots.record.pending_changes import first_approval_hint
-from traceforge.snapshots.tree.base_checks import CHECKS_DIR
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.declaration_effects import check_declarations
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree

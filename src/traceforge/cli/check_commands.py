@@ -15,7 +15,7 @@ from traceforge.canon import JSONObject
 from traceforge.checks.assertions.answer import FailedCall
 from traceforge.checks.assertions.judge_assertions import EvaluationTools
 from traceforge.checks.formats.data_sets import CASES_MAX
-from traceforge.checks.runs.check_plan import CHECKS_DIR, CheckPlan, make_plan
+from traceforge.checks.runs.check_plan import CheckPlan, make_plan
 from traceforge.checks.runs.check_proposal import (
     find_proposed_run,
     make_file_name,
@@ -39,7 +39,7 @@ from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
 from traceforge.cli.shared_page import PAGE_MODE
 from traceforge.cli.trace_options import open_store
-from traceforge.config import CONFIG_FILE, SNAPSHOTS_DIR, LoadedConfig, current_folder
+from traceforge.config import CHECKS_DIR, CONFIG_FILE, SNAPSHOTS_DIR, LoadedConfig, current_folder
 from traceforge.context.model_calls import ModelClients
 from traceforge.errors import CannotWrite, NotFound, TraceForgeError
 from traceforge.files import read_file, write_atomic

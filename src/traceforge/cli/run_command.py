@@ -23,9 +23,9 @@ USAGE = "traceforge run -- COMMAND"
 def run(command: tuple[str, ...], as_json: bool) -> None:
     """Run COMMAND and record its model calls as traces to look at.
 
-    Records the calls of every Python process that COMMAND starts, and of other programs that read a base-URL
-    variable. COMMAND keeps its terminal, signals and environment, and its exit code is the exit code. The summary
-    goes to stderr.
+    Records the calls of every Python and Node.js process that COMMAND starts, and of other programs that read a
+    base-URL variable. COMMAND keeps its terminal, signals and environment, and its exit code is the exit code. The
+    summary goes to stderr.
     """
     if not command:
         raise click.UsageError(f"Name the command to run: {USAGE}")

@@ -15,6 +15,7 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.compare.classification import value_text
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import Comparison
+from traceforge.compare.conversation_frames import list_spoken_frames
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import describe_library, group_by_library, observation_lines
 from traceforge.report.request_head_text import head_change_lines, unknown_parts_text
@@ -68,7 +69,8 @@ def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
             continue
         yield f"{title}: {len(of_kind)}"
         for change in of_kind:
-            yield f"  {change.id}  {one_line(change.location)}{_test_names(change)}{_gate_note(change)}"
+            operation = f"  {one_line(change.raw_response.operation)}" if change.raw_response.operation else ""
+            yield f"  {change.id}{operation}  {one_line(change.location)}{_test_names(change)}{_gate_note(change)}"
             for reason in change.reasons:
                 yield f"      {one_line(reason.field)}: {one_line(reason.message)}"
                 yield f"  {hint_line(reason.hint)}"
@@ -105,6 +107,7 @@ def change_json(change: PendingChange) -> JSONObject:
         "id": change.id,
         "kind": change.kind.value,
         "provider": change.provider,
+        **({"operation": change.raw_response.operation} if change.raw_response.operation else {}),
         "gate": change.gate,
         "gate_reason": change.gate_reason or None,
         "source": change.source,
@@ -192,26 +195,62 @@ def count_change_lines(before: ApprovedCall, change: PendingChange) -> Iterator[
 
 
 def call_lines(call: ComparedCall, *, full: bool = False) -> Iterator[str]:
-    """A new call: settings, messages, answer."""
-    settings = dict(call.request)
+    """A new call: settings, messages, answer; or the conversation of a WebSocket."""
+    answer = cast("JSON", call.answer.other) if call.answer is not None else None
+    frames = {name: value for name, value in call.request.items() if name == "client_frames"}
+    spoken = list_spoken_frames(frames, answer)
+    settings = {name: value for name, value in call.request.items() if spoken is None or name not in frames}
     messages = settings.pop("messages", [])
-    yield f"    {', '.join(f'{one_line(name)}={_short(value, full)}' for name, value in settings.items())}"
+    if settings or spoken is None:
+        yield f"    {', '.join(f'{one_line(name)}={_short(value, full)}' for name, value in settings.items())}"
     for message in messages if isinstance(messages, list) else []:
         yield f"    {_message(message, full)}"
+    for frame in spoken or ():
+        yield f"    {frame.side}: {_short(frame.text, full)}"
     for choice in call.answer.choices if call.answer is not None else ():
         if choice.text:
             yield f"    → {_short(choice.text, full)}"
         for tool in choice.tool_calls:
             yield f"    → {one_line(tool.name)}({_short(tool.arguments, full)})"
-    if call.answer is not None and call.answer.other:
-        yield f"    → {_short(cast('JSON', call.answer.other), full)}"
+    if answer and spoken is None:
+        yield f"    → {_short(answer, full)}"
 
 
 def _message(message: JSON, full: bool) -> str:
     if not isinstance(message, dict):
         return _short(message, full)
-    values = [message[name] for name in ("content", "tool_calls") if message.get(name) not in (None, "", [])]
-    return f"{one_line(str(message.get('role')))}: {' '.join(_short(value, full) for value in values)}"
+    values = (_plain_content(message.get("content")), _plain_tool_calls(message.get("tool_calls")))
+    shown = " ".join(_short(value, full) for value in values if value not in (None, "", []))
+    return f"{one_line(str(message.get('role')))}: {shown}"
+
+
+_CALL_FIELDS = frozenset({"id", "type", "function"})
+
+
+def _plain_content(content: JSON) -> JSON:
+    """The text of a message that holds nothing but texts; any other content as it is, so that nothing is left out."""
+    parts = content if isinstance(content, list) else []
+    texts = [
+        part["text"]
+        for part in parts
+        if isinstance(part, dict)
+        and part.keys() <= {"type", "text"}
+        and part.get("type", "text") == "text"
+        and "text" in part
+    ]
+    is_plain = texts and len(texts) == len(parts)
+    return " ".join(map(str, texts)) if is_plain and all(isinstance(text, str) for text in texts) else content
+
+
+def _plain_tool_calls(calls: JSON) -> JSON:
+    """`find({"q":1})` for each call, as an answer shows them; calls that hold more as they are."""
+    shown: list[str] = []
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, dict) and call.keys() <= _CALL_FIELDS else None
+        if not isinstance(function, dict) or function.keys() != {"name", "arguments"}:
+            return calls
+        shown.append(f"{function['name']}({function['arguments']})")
+    return ", ".join(shown) if shown else calls
 
 
 def _short(value: JSON, full: bool) -> str:

@@ -12,7 +12,7 @@ from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.config import MATCH_KEY_FILE
 from traceforge.report.gate_text import NAMES_SHOWN, change_json, change_lines, policy_lines
 from traceforge.report.observation_text import library_lines, uncompared_line
-from traceforge.report.run_text import survivor_lines
+from traceforge.report.run_text import survivor_lines, unseen_lines
 from traceforge.report.text_format import PROMPT_ONLY, answer_hint_lines, count, hint_line, rate_range
 from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE, advise_parameters
 from traceforge.snapshots.formats.snapshot_format import NO_OWN_ID
@@ -22,7 +22,10 @@ from traceforge.snapshots.record.record_run import RecordRun
 from traceforge.statistics.rate_interval import exact_interval
 from traceforge.terminal import one_line
 
-NO_CALL_HINT = "Name a command that calls a model, such as your tests: traceforge record -- COMMAND"
+NO_CALL_HINT = (
+    "Name a command that calls a model, such as your tests: traceforge record -- COMMAND; "
+    'list a server of your own in the configuration: "hosts": ["HOST:PORT"]'
+)
 FAILED_COMMAND_HINT = "See why the command failed, such as an API key that is not set, and record again"
 
 
@@ -51,6 +54,7 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
         lost_calls = count(record_run.lost, "call")
         yield f"lost: {lost_calls} whose process ended in the middle of it, or that could not be stored"
     if record_run.run is not None:
+        yield from unseen_lines(record_run.run, with_loaded=record_run.has_no_call)
         yield from survivor_lines(record_run.run)
     yield from _variance_lines(record_run)
     yield from _old_snapshot_lines(record_run)
@@ -160,6 +164,7 @@ def record_json(record_run: RecordRun) -> JSONObject:
         "unchanged": record_run.unchanged,
         "unread": record_run.unread,
         "lost": record_run.lost,
+        "not_seen": dict(record_run.run.not_seen) if record_run.run is not None else {},
         **({"variance": [variance.to_json() for variance in record_run.variances]} if record_run.variances else {}),
         "pending": [change_json(change) for change in record_run.changes],
         **({"remaining": [old.id for old in record_run.remaining_old]} if record_run.old_snapshots else {}),

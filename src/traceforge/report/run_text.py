@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from traceforge.canon import JSON
+from traceforge.capture.hook.watcher import LOADED
 from traceforge.report.text_format import count, hint_line
 from traceforge.terminal import one_line
 
@@ -24,17 +25,22 @@ def run_lines(run: CommandRun, usage: str) -> list[str]:
     trace_counts += [f"{run.unfinished} unfinished"] if run.unfinished else []
     lines = [f"{count(run.calls, 'model call')} seen{host_counts}, {', '.join(trace_counts)}"]
     if not run.processes and not run.calls:
-        lines.append(
-            "no Python process was instrumented; other programs are recorded if they read a base-URL variable"
-        )
-    lines += [
-        f"could not record the calls of {one_line(name)}{_times(number)}" for name, number in run.not_seen.items()
-    ]
+        lines.append("no Python process was instrumented; Node.js is recorded, and what reads a base-URL variable")
+    lines += unseen_lines(run, with_loaded=True)
     lines += survivor_lines(run)
     lines += [f"problem: {one_line(name)}{_times(number)}" for name, number in run.problems.items()]
     if not (run.calls or run.not_seen or run.problems):
         lines.append(hint_line(f"Name a command that calls a model: {usage}"))
     return [f"traceforge: {line}" for line in lines]
+
+
+def unseen_lines(run: CommandRun, *, with_loaded: bool) -> list[str]:
+    """What could not be recorded; `with_loaded`: also clients that were loaded, and may not have been used."""
+    return [
+        f"could not record {'' if name.startswith('a call ') else 'the calls of '}{one_line(name)}{_times(number)}"
+        for name, number in run.not_seen.items()
+        if with_loaded or not name.endswith(LOADED)
+    ]
 
 
 def survivor_lines(run: CommandRun) -> list[str]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from traceforge.canon import JSON, JSONObject, json_bytes
+from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
+from traceforge.compare.conversation_frames import list_spoken_frames
+from traceforge.errors import NotJSON
 from traceforge.report.text_format import bytes_text, count, table
 from traceforge.snapshots.formats.approval_format import StoredApproval
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
@@ -32,7 +34,7 @@ def _cells(snapshot: ListedSnapshot, policy: ModelPolicy) -> tuple[str, ...]:
     return (
         snapshot.id,
         one_line(snapshot.provider) or "(raw response)",
-        one_line(snapshot.model) or "-",
+        one_line(" ".join(filter(None, (snapshot.operation, snapshot.model)))) or "-",
         snapshot.gate(policy),
         str(len(snapshot.approvals)),
         _call_site(snapshot.source) or "-",
@@ -76,6 +78,8 @@ def _snapshot_lines(snapshot: ListedSnapshot, policy: ModelPolicy, full: bool) -
 def _facts(snapshot: ListedSnapshot, policy: ModelPolicy) -> Iterator[tuple[str, str]]:
     yield "file", snapshot.file
     yield "hash", snapshot.hash
+    if snapshot.operation:
+        yield "operation", snapshot.operation
     yield "gate", f"{snapshot.gate(policy)}{f' ({snapshot.gate_reason})' if snapshot.gate_reason else ''}"
     if snapshot.record is not None:
         yield "recorded", str(snapshot.record["timestamp"])
@@ -129,11 +133,24 @@ def _wire_lines(wire: RawResponse, full: bool, *, with_bodies: bool) -> Iterator
     yield f"  {'answer':<13} {count(len(wire.chunks), 'chunk')}, {bytes_text(size)}"
     for name, value in wire.request_headers:
         yield f"  {'header':<13} {one_line(name)}: {one_line(value)}"
-    if with_bodies:
+    answer = b"".join(chunk.data for chunk in wire.chunks).decode(errors="replace")
+    spoken = list_spoken_frames(wire.request_body, _read_json(answer)) if with_bodies else None
+    if spoken is not None:
+        yield "  frames"
+        yield from _text_lines("\n".join(f"{frame.side}: {one_line(frame.text)}" for frame in spoken), full)
+    elif with_bodies:
         yield "  request"
         yield from _text_lines(wire.request_body, full)
         yield "  answer"
-        yield from _text_lines(b"".join(chunk.data for chunk in wire.chunks).decode(errors="replace"), full)
+        yield from _text_lines(answer, full)
+
+
+def _read_json(text: str) -> JSON:
+    """The value of a JSON text; None: it is none."""
+    try:
+        return parse_json(text.encode(errors="surrogatepass"))
+    except NotJSON:
+        return None
 
 
 def _approval_lines(snapshot: ListedSnapshot, approval_file: StoredApproval) -> Iterator[str]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.clock import find_instant
-from traceforge.report.text_format import count, table
+from traceforge.compare.conversation_frames import SpokenFrame, list_spoken_frames
+from traceforge.report.text_format import bytes_text, count, table
 from traceforge.terminal import one_line
 from traceforge.traces.trace_format import Trace
 from traceforge.traces.trace_index import SearchHit, TraceSession
@@ -69,7 +71,7 @@ def _cells(summary: TraceSummary) -> tuple[str, ...]:
         _number(round(summary.duration_ms)),
         "-" if summary.tokens is None else _number(summary.tokens),
         (_short_session(summary.session_id) + step) or "-",
-        _short(summary.endpoint, ENDPOINT_LENGTH),
+        _short(f"{summary.operation}  {summary.endpoint}".strip(), ENDPOINT_LENGTH),
     )
 
 
@@ -88,33 +90,49 @@ def time_text(timestamp: str) -> str:
 
 def trace_text(trace: Trace, chunks: int, *, full: bool) -> str:
     """One call: facts, request and answer."""
-    return "\n".join(_trace_lines(trace.body, chunks, full)).rstrip("\n")
+    return "\n".join(_trace_lines(trace, chunks, full)).rstrip("\n")
 
 
-def _trace_lines(body: JSONObject, chunks: int, full: bool) -> Iterator[str]:
+def _trace_lines(trace: Trace, chunks: int, full: bool) -> Iterator[str]:
+    body = trace.body
     request = _object(body["request"])
     yield f"trace {body['id']}"
-    for name, text in _facts(body, chunks):
+    for name, text in _facts(body, trace.operation, chunks):
         yield f"  {name:<9} {one_line(text)}"
-    settings = {key: value for key, value in request.items() if key not in _SEPARATE_FIELDS}
+    spoken = list_spoken_frames(body.get("provider_request"), body.get("provider_response"))
+    separate_fields = _SEPARATE_FIELDS if spoken is None else {*_SEPARATE_FIELDS, "client_frames"}
+    settings = {key: value for key, value in request.items() if key not in separate_fields}
     if settings:
         text = json_bytes(settings).decode(errors="replace")
         yield f"  {'settings':<9} {one_line(text) if full else _short(text, SETTINGS_LENGTH_MAX)}"
     yield ""
+    if spoken is not None:
+        yield from _spoken_lines(spoken, full)
     yield from _request_lines(request, full)
-    yield from _response_lines(body, full)
+    if spoken is None or _object(body["response"]).keys() - {"object", "server_frames"}:
+        yield from _response_lines(body, full)
+
+
+def _spoken_lines(spoken: Sequence[SpokenFrame], full: bool) -> Iterator[str]:
+    """The conversation of a WebSocket, one side after the other."""
+    for side, frames in groupby(spoken, key=lambda frame: frame.side):
+        yield side
+        yield from _text_lines("\n".join(one_line(frame.text) for frame in frames), full)
 
 
 _SEPARATE_FIELDS = frozenset({"model", "messages", "prompt", "input"})
 
 
-def _facts(body: JSONObject, chunks: int) -> Iterator[tuple[str, str]]:
+def _facts(body: JSONObject, operation: str, chunks: int) -> Iterator[tuple[str, str]]:
     """The facts about a call as pairs of a name and a text; not the messages."""
     metadata, request, wire = _object(body["metadata"]), _object(body["request"]), _object(body.get("wire"))
     provider = f"({body['provider']})" if body.get("provider") else ""
     yield "time", f"{body['timestamp']}, {_number(metadata['duration_ms'])} ms"
     yield "call", " ".join(str(part) for part in (wire.get("method"), body["endpoint"], provider) if part)
-    yield "model", str(metadata.get("model") or request.get("model"))
+    if operation:
+        yield "operation", operation
+    if metadata.get("model") or request.get("model") or not operation:
+        yield "model", str(metadata.get("model") or request.get("model") or "-")
     status = f"{metadata['status']}" + (f", HTTP {_number(wire['status'])}" if wire.get("status") else "")
     yield "status", status + (f": {metadata['error']}" if "error" in metadata else "")
     usage = _object(_object(body["response"]).get("usage"))
@@ -174,9 +192,24 @@ def _response_lines(body: JSONObject, full: bool) -> Iterator[str]:
         message = _object(choice.get("message")) or {"content": choice.get("text")}
         yield from _message_lines(f"answer{number}{reason}", message, full)
     if not choices:
-        yield from _message_lines(
-            "answer", {"content": {k: v for k, v in _object(response).items() if k != "object"}}, full
-        )
+        fields: JSON = {name: value for name, value in _object(response).items() if name != "object"}
+        yield from _message_lines("answer", {"content": fields or _raw_text(body)}, full)
+
+
+def _raw_text(body: JSONObject) -> str:
+    """An answer that no dialect knows, such as a stream of events; of bytes, such as sound, what they are."""
+    answer = body.get("provider_response")
+    encoded = _object(answer).get("b64")
+    if not isinstance(encoded, str):
+        return answer if isinstance(answer, str) else ""
+    headers = [str(line) for line in _list(_object(body.get("wire")).get("response_headers"))]
+    kinds = [
+        value.strip()
+        for name, _, value in (line.partition(":") for line in headers)
+        if name.lower() == "content-type"
+    ]
+    size = bytes_text(len(encoded) * 3 // 4 - encoded[-2:].count("="))
+    return f"{size} of {kinds[0]}" if kinds else size
 
 
 def _message_lines(title: str, message: JSONObject, full: bool) -> Iterator[str]:

@@ -213,12 +213,35 @@ def test_reasoning_refusals_and_tool_calls_are_shown_separately() -> None:
     ] == lines[lines.index("answer 0 (tool_calls)") :]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("stored", "shown"), [("event: a\ndata: \x1b[2J", ["    | event: a", "    | data: \\x1b[2J"]), (None, [])]
+)
+def test_an_answer_that_no_dialect_knows_is_shown_as_its_text(stored: object, shown: list[str]) -> None:
+    """Such as a stream of events."""
+    lines = render_call(response={"object": "other"}, provider_response=stored)
+
+    assert shown == lines[lines.index("answer") + 1 :]
+
+
 def test_a_call_without_an_answer_is_shown_as_such() -> None:
     """A stream shows its number of chunks."""
     lines = render_call(chunks=1, response=None)
 
     assert "no answer" == lines[-1]
     assert "  stream    1 chunk, first byte after 12.5 ms" in lines
+
+
+@pytest.mark.parametrize(
+    ("headers", "note"),
+    [(["Content-Type: audio/mpeg"], "    | 4 bytes of audio/mpeg"), ([], "    | 4 bytes")],
+)
+def test_an_answer_of_bytes_is_named_by_its_size_and_type(headers: list[str], note: str) -> None:
+    """Sound and pictures have no text, and an empty answer would look as if nothing had come back."""
+    lines = render_call(
+        response={"object": "other"}, provider_response={"b64": "SUQzBA=="}, wire={"response_headers": headers}
+    )
+
+    assert ["answer", note] == lines[-2:]
 
 
 @pytest.mark.slow

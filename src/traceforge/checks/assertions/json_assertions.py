@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 import re2
 from msgspec import UNSET
 
-from traceforge.canon import JSON, canonical_bytes, json_path, number_text, parse_json
+from traceforge.canon import (
+    JSON,
+    PATHS_LENGTH_MAX,
+    canonical_bytes,
+    json_path,
+    measure_paths,
+    number_text,
+    parse_json,
+)
 from traceforge.checks.assertions.answer import Answer
 from traceforge.checks.assertions.outcome import (
     Outcome,
@@ -64,7 +72,7 @@ def check_json_path(assertion: JsonPathAssertion, answer: Answer) -> Outcome:
     if problem:
         return decide(False, expected, problem)
     query = compile_json_path(assertion.path)
-    if _estimate_steps(assertion.path, value) > STEPS_MAX:
+    if _estimate_steps(assertion.path, value) > STEPS_MAX or measure_paths(value) > PATHS_LENGTH_MAX:
         return unchecked(expected, "the answer is too large for this query", assertion.path)
     try:
         selected_nodes = islice(query.finditer(value), SELECTED_MAX + 1)
@@ -112,6 +120,8 @@ def check_json_schema(assertion: JsonSchemaAssertion, answer: Answer) -> Outcome
 
 def check_schema(schema: Mapping[str, Any] | bool, value: JSON, expected: str, root: str) -> Outcome:
     """Whether a value is valid under a schema; the outcome names the first problems."""
+    if measure_paths(value) > PATHS_LENGTH_MAX:  # of the errors, which the validator builds all at once
+        return unchecked(expected, "its names are too long for this many values", root)
     validator = compile_schema(canonical_bytes(schema))  # type: ignore[arg-type]
     try:
         errors = list(islice(validator.iter_errors(value), PROBLEMS_SHOWN))

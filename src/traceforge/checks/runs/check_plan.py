@@ -23,11 +23,11 @@ from traceforge.checks.formats.check_file import (
 from traceforge.checks.formats.check_types import CaseFile, CaseTraces, Check
 from traceforge.checks.formats.data_sets import CASES_RULE, DATA_BYTES_MAX, read_cases
 from traceforge.checks.formats.variables import measure_filled
+from traceforge.config import CHECKS_DIR
 from traceforge.errors import CannotRead, InvalidFile
 from traceforge.files import list_folder, read_file
 from traceforge.findings import Finding
 
-CHECKS_DIR = ".ai-checks"
 SUFFIXES = (".yaml", ".yml")
 FILLED_CHARACTERS_MAX = 1 << 28  # Of a check with all its cases, which are in memory at once.
 _SIZE_HINT = "Divide the data set, or repeat a variable less often."

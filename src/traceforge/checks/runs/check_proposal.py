@@ -20,8 +20,8 @@ from traceforge.checks.assertions.judge_assertions import EvaluationTools
 from traceforge.checks.assertions.language_detection import detect_language
 from traceforge.checks.formats.assertion_types import AnyAssertion
 from traceforge.checks.formats.variables import find_variables
-from traceforge.checks.runs.check_plan import CHECKS_DIR
 from traceforge.checks.runs.recorded_answers import AnsweredRun, RecordedAnswers
+from traceforge.config import CHECKS_DIR
 from traceforge.conversion import convert
 from traceforge.errors import CannotWrite, NotFound, NotJSON, PathInUse
 from traceforge.files import make_shared_folder, write_atomic
@@ -49,7 +49,7 @@ def propose_check(
     """A check of one recorded answer, which `source` names: `{"trace_id": …}`, `{"snapshot": …}` or `{"session": …}`.
 
     Raises:
-        NotFound: the recorded call failed, so it has no answer.
+        NotFound: the recorded call has no answer: it failed, or no model was asked.
     """
     assertions = _propose_for_all([answer], tools)
     return CheckProposal(_write_check(name, source, assertions, "the recorded answer"))
@@ -85,7 +85,7 @@ def propose_check_of(name: str, proposed: ProposedRun, tools: EvaluationTools) -
     """A check of a recorded run; of several choices, of the first.
 
     Raises:
-        NotFound: the recorded call failed, so it has no answer.
+        NotFound: the recorded call has no answer: it failed, or no model was asked.
     """
     answers = proposed.run.answers
     answer = answers if isinstance(answers, FailedCall) else answers[0]
@@ -114,7 +114,8 @@ def _propose_for_all(answers: Sequence[Answer | FailedCall], tools: EvaluationTo
     """What holds for every answer, of what each answer suggests."""
     answered = [answer for answer in answers if not isinstance(answer, FailedCall)]
     if not answered:
-        raise NotFound("the recorded call failed, so it has no answer", hint="Choose another: traceforge trace list")
+        reasons = [answer.reason for answer in answers if isinstance(answer, FailedCall)]
+        raise NotFound(f"there is no answer to check: {reasons[0]}", hint="Choose another: traceforge trace list")
     suggestions = {ascii_json(each): each for answer in answered for each in _suggest(answer)}
     words_max = max(len(answer.text.split()) for answer in answered)
     if words_max:

@@ -15,11 +15,11 @@ from typing import cast
 
 from traceforge.canon import JSON, JSONObject, ascii_json
 from traceforge.checks.formats.check_file import read_check_file
-from traceforge.checks.runs.check_plan import CHECKS_DIR, plan_checks
+from traceforge.checks.runs.check_plan import plan_checks
 from traceforge.checks.runs.check_results import CheckOutcome, CheckReport
 from traceforge.checks.runs.check_run import replay_checks
 from traceforge.checks.runs.recorded_answers import RecordedAnswers
-from traceforge.config import current_folder, load_config
+from traceforge.config import CHECKS_DIR, current_folder, load_config
 from traceforge.redact.redactor import Redactor
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.traces.trace_store import TraceStore

@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from traceforge.build_environment import find_ci_refusal
 from traceforge.checks.assertions.judge_assertions import EvaluationTools
 from traceforge.checks.formats.check_file import read_check_file
-from traceforge.checks.runs.check_plan import CHECKS_DIR, has_check_files
+from traceforge.checks.runs.check_plan import has_check_files
 from traceforge.checks.runs.check_proposal import (
     CheckProposal,
     find_proposed_run,
@@ -25,6 +25,7 @@ from traceforge.checks.runs.check_proposal import (
 )
 from traceforge.checks.runs.recorded_answers import RecordedAnswers
 from traceforge.checks.runs.stored_reports import REPORTS
+from traceforge.config import CHECKS_DIR
 from traceforge.errors import InvalidFile, NotFound, PathInUse
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.trace_store import TraceStore

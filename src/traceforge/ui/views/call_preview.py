@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from traceforge.canon import JSON, JSONObject
+from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.wire.unified import as_object, as_text, list_objects
 
 PREVIEW_CHARS = 240  # More than fits into a row of the widest screen.
@@ -30,7 +30,8 @@ def preview_call(body: JSONObject) -> CallPreview:
     request, response = as_object(body.get("request")), as_object(body.get("response"))
     answers = (as_object(choice.get("message")) for choice in list_objects(response.get("choices"))[:1])
     answered = next((text for text in map(_message_text, answers) if text), "")
-    return CallPreview(_asked(request), answered or _shorten(_error_text(body)))
+    other = _error_text(body) or _tool_result_text(response) or as_text(response.get("status"))
+    return CallPreview(_asked(request), answered or _shorten(other))
 
 
 def _asked(request: JSONObject) -> str:
@@ -42,6 +43,7 @@ def _asked(request: JSONObject) -> str:
         next(texts, "")
         or next((text for text in map(_message_text, reversed(messages)) if text), "")
         or _plain(request)
+        or _shorten(_tool_request_text(request))
     )
 
 
@@ -79,6 +81,23 @@ def _tool_call_text(call: JSONObject) -> str:
     function = as_object(call.get("function"))
     name = as_text(function.get("name")) or as_text(call.get("name"))
     return f"{name}({as_text(function.get('arguments'))[:PREVIEW_CHARS]})" if name else ""
+
+
+def _tool_request_text(request: JSONObject) -> str:
+    """What a tool server or a function of the application was called with; "" for any other request."""
+    name, call = as_text(request.get("tool")), request
+    if as_text(request.get("method")) == "tools/call":
+        call = as_object(request.get("params"))
+        name = as_text(call.get("name"))
+    return f"{name}({json_bytes(call.get('arguments')).decode(errors='replace')})" if name else ""
+
+
+def _tool_result_text(response: JSONObject) -> str:
+    """What a tool answered; "" for any other answer."""
+    result = response.get("result")
+    if isinstance(result, dict):
+        return " ".join(text for text in _content_texts(result.get("content")) if text)
+    return as_text(result)
 
 
 def _error_text(body: JSONObject) -> str:

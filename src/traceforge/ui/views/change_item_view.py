@@ -105,7 +105,7 @@ def view_item(compared: ComparedChange) -> ChangeItem:
         symbol=_SYMBOLS.get(change.kind, "~"),
         sentence=_find_sentence(change, changes),
         provider=change.provider,
-        model=str(change.call.request.get("model") or ""),
+        model=" · ".join(filter(None, (change.raw_response.operation, str(change.call.request.get("model") or "")))),
         location=change.location,
         file=str(change.source.get("file") or ""),
         line=int(line) if isinstance(line, int | float) else 0,

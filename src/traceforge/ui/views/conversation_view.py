@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from markupsafe import Markup
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.compare.conversation_frames import SERVER, SpokenFrame, list_spoken_frames
 from traceforge.compare.json_diff import ABSENT
 from traceforge.compare.text_layout import find_layout
 from traceforge.ui.views.image_view import IMAGE_BYTES_MAX
@@ -101,11 +103,31 @@ class _Turn:
 
 def view_conversation(body: JSONObject) -> ConversationView:
     """The conversation of a trace (`Trace.body`)."""
-    request_turns, answer_turns = _request_turns(body), _answer_turns(body)
+    spoken = list_spoken_frames(body.get("provider_request"), body.get("provider_response"))
+    if spoken is None:
+        request_turns, answer_turns = _request_turns(body), _answer_turns(body)
+    else:
+        request_turns, answer_turns = _spoken_turns(spoken), []
     turns = _pair_results([*_leave_out_turns(request_turns), *_leave_out_turns(answer_turns)])
     metadata = as_object(body.get("metadata"))
     error = as_text(metadata.get("error")) if metadata.get("status") == "error" else ""
-    return ConversationView(tuple(turns), error, body.get("response") is not None or bool(answer_turns))
+    has_answer = body.get("response") is not None or body.get("provider_response") is not None
+    return ConversationView(tuple(turns), error, has_answer or bool(answer_turns))
+
+
+def _spoken_turns(spoken: list[SpokenFrame]) -> list[_Turn]:
+    """The frames of a WebSocket, one side after the other."""
+    runs = [(side, list(frames)) for side, frames in groupby(spoken, key=lambda frame: frame.side)]
+    return [
+        _Turn(TurnView(side, number, is_answer=side == SERVER), [_frame_part(frame) for frame in frames])
+        for number, (side, frames) in enumerate(runs)
+    ]
+
+
+def _frame_part(frame: SpokenFrame) -> MessagePart:
+    if isinstance(frame.value, (dict, list)):
+        return MessagePart("json", frame.title, value=frame.value)
+    return MessagePart("text", text=frame.text)
 
 
 def view_messages(messages: Iterable[JSONObject]) -> ConversationView:

@@ -7,6 +7,7 @@ not know: that is shown as it is.
 from __future__ import annotations
 
 _NAMES = {
+    "ACCOUNT": "account in the name of a resource",
     "ANTHROPIC_KEY": "Anthropic API key",
     "API_KEY": "API key",
     "AWS": "AWS key",

@@ -17,6 +17,7 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.clock import find_instant
 from traceforge.config import ModelRule
 from traceforge.report.trace_text import find_parents, parent_note
+from traceforge.traces.trace_composer import OTHER_PROVIDER
 from traceforge.traces.trace_index import TraceSession
 from traceforge.traces.trace_summary import TraceSummary
 from traceforge.ui.plots import Span, span_bar
@@ -109,7 +110,7 @@ class SessionView(NamedTuple):
     cost: float | None  # Of the calls whose contents were read; None: of no call is it known.
     first: str
     elapsed_ms: float
-    model_ms: float  # While at least one call was under way.
+    model_ms: float  # While at least one call of a model was under way.
     own_ms: float  # While none was: the time of the application and its tools.
     models: tuple[Share, ...]
     sites: tuple[Share, ...]
@@ -173,7 +174,7 @@ def view_session(
         for summary, depth in tree[:steps_max]
     )
     costs = [content.cost for content in contents.values() if content.cost is not None]
-    model_ms = _covered(spans.values())
+    model_ms = _covered(spans[summary.id] for summary in summaries if _may_be_of_model(summary))
     return SessionView(
         id=session_id,
         label=session_label(session_id),
@@ -187,10 +188,15 @@ def view_session(
         elapsed_ms=total,
         model_ms=model_ms,
         own_ms=max(total - model_ms, 0.0),
-        models=_share((summary.model or summary.endpoint, summary) for summary in summaries),
+        models=_share((summary.model or summary.operation or summary.endpoint, summary) for summary in summaries),
         sites=_share((summary.source, summary) for summary in summaries if summary.source),
         tools=tuple(Counter(name for content in contents.values() for name in content.tools).most_common()),
     )
+
+
+def _may_be_of_model(summary: TraceSummary) -> bool:
+    """Calls of tools have no provider that is known, and no model."""
+    return bool(summary.model) or summary.provider != OTHER_PROVIDER
 
 
 def _view_step(
@@ -200,7 +206,7 @@ def _view_step(
         id=summary.id,
         depth=min(depth, DEPTH_MAX),
         step=summary.step_index,
-        title=clip_text(summary.model or summary.endpoint),
+        title=clip_text(summary.operation or summary.model or summary.endpoint),
         is_error=span.is_error,
         tools=tuple(map(clip_text, content.tools)),
         tokens=summary.tokens,

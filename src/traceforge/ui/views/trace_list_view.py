@@ -26,6 +26,7 @@ class TraceListItem(NamedTuple):
     step: int | None
     source: str
     endpoint: str
+    operation: str  # of a call without an answer of a model; "" for any other
     snippet: tuple[tuple[bool, str], ...] = ()  # Whether a part matches the search, and the part.
     preview: CallPreview | None = None  # None: not read yet.
 
@@ -45,7 +46,8 @@ def list_item(summary: TraceSummary, snippet: str = "", preview: CallPreview | N
         session_label=clip_text(session_label(summary.session_id)),
         step=summary.step_index,
         source=clip_text(summary.source),
-        endpoint=clip_text(summary.endpoint),
+        endpoint=clip_text(summary.operation or summary.endpoint),
+        operation=clip_text(summary.operation),
         snippet=split_snippet(snippet),
         preview=preview,
     )

@@ -18,7 +18,7 @@ from traceforge.ui.views.redaction_names import redaction_name
 from traceforge.ui.views.trace_list_view import session_label
 from traceforge.wire.unified import as_object, as_text, is_number, list_objects
 
-_NO_PARAMETERS = frozenset({"model", "messages", "prompt", "input", "tools", "functions"})
+_NO_PARAMETERS = frozenset({"model", "messages", "prompt", "input", "tools", "functions", "client_frames"})
 _USAGE = (("prompt_tokens", "input"), ("completion_tokens", "output"), ("total_tokens", "total"))
 _USAGE_DETAILS = (
     ("prompt_tokens_details", "cached_tokens", "cached input"),
@@ -98,7 +98,7 @@ def view_trace(
     return TraceView(
         id=trace.id,
         timestamp=trace.timestamp,
-        title=model or as_text(body.get("endpoint")),
+        title=trace.operation or model or as_text(body.get("endpoint")),
         provider=as_text(body.get("provider")),
         method=as_text(wire.get("method")),
         url=as_text(wire.get("url")) or as_text(body.get("endpoint")),

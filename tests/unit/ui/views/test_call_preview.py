@@ -52,6 +52,28 @@ def test_a_request_without_messages_shows_its_prompt() -> None:
     assert "a" == preview_call({"request": {"input": ["a", "b"]}, "response": None}).asked
 
 
+@pytest.mark.parametrize(
+    ("request_body", "response", "preview"),
+    [
+        (
+            {"method": "tools/call", "params": {"name": "find", "arguments": {"q": 1}}},
+            {"result": {"content": [{"type": "text", "text": "Lyon"}]}},
+            ('find({"q":1})', "Lyon"),
+        ),
+        ({"method": "tools/list"}, {"result": {"tools": []}}, ("", "")),
+        ({"tool": "find", "arguments": {"q": 1}}, {"result": "Lyon"}, ('find({"q":1})', "Lyon")),
+        ({"tool": "find", "arguments": {}}, {"result": {"content": "x", "n": 1}}, ("find({})", "x")),
+        ({}, {"id": "batch_1", "status": "in_progress"}, ("", "in_progress")),
+        ({"method": "tools/call", "params": 7}, {"result": 7, "status": 7}, ("", "")),
+    ],
+)
+def test_a_call_of_a_tool_and_a_poll_say_what_they_got(
+    request_body: Any, response: Any, preview: tuple[str, str]
+) -> None:
+    """Rows that differ in nothing else would all look alike."""
+    assert preview == preview_call({"request": request_body, "response": response, "metadata": {}})
+
+
 def test_a_long_text_is_cut() -> None:
     preview = preview_call(body({"role": "user", "content": "word " * 1_000_000}))
 

@@ -47,6 +47,19 @@ def test_time_with_a_call_and_time_without_one_make_the_whole() -> None:
     assert [0, 200, 1000] == [step.start_ms for step in view.steps]
 
 
+def test_the_time_of_tools_is_not_that_of_a_model() -> None:
+    """A tool server or a function has no known provider and no model; a server of your own may have a model."""
+    calls = [
+        summary(1, at="00.000", ms=400, provider="other", model=""),
+        summary(2, at="00.400", ms=100),
+        summary(3, at="00.500", ms=200, provider="other", model="mine"),
+    ]
+
+    view = view_session("s", calls, {}, 10)
+
+    assert (700, 300, 400) == (view.elapsed_ms, view.model_ms, view.own_ms)
+
+
 def test_totals_are_of_all_calls_and_only_some_are_shown() -> None:
     calls = [summary(number, status="error" if number == 3 else "success") for number in range(1, 6)]
 

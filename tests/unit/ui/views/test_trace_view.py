@@ -31,6 +31,16 @@ def test_the_facts_of_a_call() -> None:
     assert "authorization: [REDACTED]" in view.request_headers
 
 
+def test_what_the_page_shows_elsewhere_is_no_parameter() -> None:
+    """The frames of a WebSocket are the conversation; beside it they were a wall of JSON."""
+    known = trace()
+    request: JSON = {"client_frames": [{"json": {"type": "response.create"}}], "prompt": "Hi", "voice": "alloy"}
+
+    view = view_trace(known._replace(body={**known.body, "request": request}), is_stream=False)
+
+    assert (("voice", '"alloy"'),) == view.parameters
+
+
 def test_a_field_that_does_not_fit_is_named_with_what_is_shown() -> None:
     """Or that it is left out; what is not such an entry is passed over."""
     entries: list[JSON] = [
