@@ -87,8 +87,9 @@ lint:
 test: setup node strace chromium check ## Everything that must be green before a change lands
 	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not slow and not soak and not model"
 
+# Four, because its longest tests wait for the processes of others.
 test-all: setup node strace chromium shells check ## Every guarantee, in at most an hour: before a release, and before a part is done
-	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -o faulthandler_timeout=1800 -m "not soak and not model"
+	@$(BIN)/python -m pytest -q -n 4 --dist worksteal -o faulthandler_timeout=1800 -m "not soak and not model"
 
 soak: setup node strace chromium ## Fuzzers, and load that lasts: hours
 	@echo "make soak SEED=$(SEED) repeats this run"
@@ -125,7 +126,7 @@ dist: setup ## Build the wheel and the source archive into dist/
 lock: ## Pin every dependency with its hashes (needs uv)
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" --group dev --extra serve --extra ui -o requirements/dev.txt pyproject.toml
-	@for one in apps litellm mcp ray vcr cassetter recorders cassette-projects escapes tox pytest7 blockbuster model-build packaging site; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
+	@for one in apps aws dialects litellm mcp ray vcr cassetter recorders cassette-projects escapes tox pytest7 blockbuster model-build packaging site urllib3-1; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" -o requirements/$$one.txt requirements/$$one.in; done
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade --custom-compile-command "make lock" \
 	  --excludes requirements/model-without.txt -o requirements/model.txt requirements/model.in

@@ -23,6 +23,7 @@ BENCHMARKS = (
     "wire",
     "traces",
     "inprocess",
+    "mcp",
     "proxy",
     "replay",
     "playback",
