@@ -47,16 +47,20 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark the Hypothesis properties, which `make soak` runs for longer; a slow one is a longer variant already."""
     from hypothesis import is_hypothesis_test
 
-    from support.example_counts import RunLength, fuzz_seeds_for, repeat_with_seeds
+    from support.example_counts import RunLength, fuzz_seconds, fuzz_seeds_for, repeat_with_seeds
 
     if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj) and not item.get_closest_marker("slow"):
         item.add_marker("fuzz")
         fuzzer = item.get_closest_marker("fuzzer")
         if fuzzer is not None and not RunLength.is_short:
-            seconds = fuzzer.args[0] * (60 if RunLength.is_soak else 1)
-            item.obj = repeat_with_seeds(item.obj, partial(fuzz_seeds_for, seconds))
+            item.obj = repeat_with_seeds(item.obj, partial(fuzz_seeds_for, fuzz_seconds(fuzzer.args[0])))
         elif RunLength.is_soak:
             item.obj = repeat_with_seeds(item.obj)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long starts first: at the end, the other processes would wait for it."""
+    items.sort(key=lambda item: -sum(mark.kwargs.get("seconds", 0) for mark in item.iter_markers("slow")))
 
 
 def pytest_collection() -> None:

@@ -15,7 +15,7 @@ long pytest took, when something was approved, spaces at the end of a line, the 
 but `…` stands, and, where nothing can be sealed, how strongly a test was kept offline. The port 8080 of a page is
 another one that is free.
 
-A page that is named `gate-*` has the packages of `requirements/apps.txt` (or `requirements/litellm.txt`) and of
+A page that is named `gate-*` has the packages of `requirements/apps.txt` (or those of `OTHER_PACKAGES`) and of
 `tests/apps/node`. These pages, those of the cookbook and the quickstart have the model server of `examples/` at the
 port of which they speak. The tutorial starts in the checkout.
 
@@ -55,13 +55,19 @@ LANGUAGES = frozenset(
 SECONDS_MAX = 120  # A command of a page ends soon, also on a busy machine; beyond this, it hangs.
 FROM_THE_CHECKOUT = "docs/tutorials/first-gate.md"
 PORT = "8080"
-ON_OLD_OPENAI = frozenset({"gate-litellm", "gate-dspy", "gate-instructor"})  # litellm pins an older openai
+# Pages with the packages of another file: litellm pins an older openai, and botocore takes long to install.
+OTHER_PACKAGES = {
+    "gate-litellm": "litellm",
+    "gate-dspy": "litellm",
+    "gate-instructor": "litellm",
+    "gate-bedrock": "aws",
+}
 MORE = "…"
 GIT_USER = {"NAME": "Ada", "EMAIL": "ada@example.com"}
 
 # Variables that would change the output on another machine.
 _SETTING = re.compile(
-    r"(TRACEFORGE|GITHUB|GIT|PYTEST|NODE|OPENAI|ANTHROPIC|GEMINI|GOOGLE|OLLAMA|LANG\w+)_.*|MAKE.*|MFLAGS|CI|COLUMNS"
+    r"(TRACEFORGE|GITHUB|GIT|PYTEST|NODE|OPENAI|ANTHROPIC|GEMINI|GOOGLE|OLLAMA|AWS|LANG\w+)_.*|MAKE.*|MFLAGS|CI|COLUMNS"
 )
 _END = "that was it: "  # Printed by the shell after each command, with the exit code.
 _VOLATILE = re.compile(
@@ -197,6 +203,8 @@ class Terminal:
         settings |= {
             f"GIT_{role}_{field}": value for role in ("AUTHOR", "COMMITTER") for field, value in GIT_USER.items()
         }
+        if needs_packages(page) and any("import traceforge" in block.text for block in page.blocks):
+            settings["PYTHONPATH"] = str(ROOT / "src")  # Its reader has installed TraceForge beside the packages.
         settings["PATH"] = os.pathsep.join([*map(str, path), os.environ["PATH"]])
         self._shell = subprocess.Popen(
             ["bash"],
@@ -250,7 +258,7 @@ def open_terminal(page: Page, folder: Path) -> Iterator[Terminal]:
     copy_samples(page, folder)
     path = [Path(sys.executable).parent]
     if needs_packages(page):
-        path.insert(0, installed_python("litellm" if page.path.stem in ON_OLD_OPENAI else "apps").parent)
+        path.insert(0, installed_python(OTHER_PACKAGES.get(page.path.stem, "apps")).parent)
     if any(block.language == "javascript" for block in page.blocks):
         (folder / "node_modules").symlink_to(node_modules("node") / "node_modules")
     with _port_of_a_model(page) as port:

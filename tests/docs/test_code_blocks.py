@@ -61,7 +61,8 @@ def _has_code(page: Page) -> bool:
 # The demo runs the steps of the first gate in every run; the others take longest, and have tests of their own.
 LONG_PAGES = frozenset({
     "chat-with-a-trace.md", "check-a-pack.md", "check-a-recording.md", "compare-models.md", "config.md",
-    "first-gate.md", "first-verification.md", "follow-a-session.md", "format-trace.md", "json.md", "keep-context.md",
+    "first-gate.md", "first-verification.md", "follow-a-session.md", "format-trace.md", "gate-bedrock.md", "json.md",
+    "keep-context.md",
     "keep-traces-small.md", "make-a-pack.md", "migrate-snapshots.md", "purge.md", "read-traces.md",
     "record-a-session.md", "record-any-command.md", "redact.md", "start-a-project.md", "verify-in-ci.md",
 })  # fmt: skip

@@ -14,6 +14,9 @@ import pytest
 from pages import ROOT, Page, all_pages, read_page
 
 from traceforge.audit.rule_catalogue import RULES
+from traceforge.capture.hook.conversation_body import FRAMES_MAX
+from traceforge.capture.hook.in_flight_call import BODY_BYTES_MAX as KEPT_BYTES_MAX
+from traceforge.capture.hook.websocket_frames import MESSAGE_BYTES_MAX
 from traceforge.capture.proxy.worker import TOKEN_VARIABLE
 from traceforge.capture.run.local_programs import LOCAL_PROGRAMS
 from traceforge.capture.telemetry_hosts import TELEMETRY_HOSTS
@@ -252,6 +255,9 @@ def test_the_page_of_limits_has_the_limits_of_every_server() -> None:
     assert rest == rows["rest of a refused request"]
     assert f"{MODEL_CALLS_MAX}, with API keys" == rows["model calls in flight of a project"][1]
     assert str(CLIENTS_MAX) == rows["pages that listen for events"][3]
+    assert f"{MESSAGE_BYTES_MAX >> 20} MiB" == rows["message of a WebSocket"][0]
+    messages = f"{FRAMES_MAX:,}, {KEPT_BYTES_MAX >> 20} MiB of each side"
+    assert messages == rows["messages of a WebSocket"][0]
 
 
 def test_every_error_of_the_context_store_is_documented() -> None:
@@ -386,13 +392,14 @@ def test_the_support_matrix_names_the_versions_of_the_lock_files() -> None:
     """Only what the suite runs is called tested."""
     text = (ROOT / "docs" / "support.md").read_text(encoding="utf-8")
     locks = [
-        (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8") for name in ("litellm", "apps", "dev")
+        (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+        for name in ("litellm", "aws", "apps", "dev")
     ]
     pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", "\n".join(locks), re.MULTILINE))
 
     rows = re.findall(r"^\| ([a-z0-9-]+) \| ([0-9.]+) \|", text, re.MULTILINE)
 
-    assert 17 == len(rows)
+    assert 20 == len(rows)
     assert [] == [(name, version) for name, version in rows if version != pinned[name]]
 
 

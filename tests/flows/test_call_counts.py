@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from support.command import PLAIN_PYTEST, CommandResult, traceforge
+from support.command import NO_CERTIFICATES, PLAIN_PYTEST, CommandResult, traceforge
 from support.environments import build_once
 from support.kitchen_project import CONFIG, CONFTEST, FILES
 from support.model_servers import ModelServer, model_server
@@ -191,7 +191,7 @@ class Project:
         inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         ran = subprocess.run(
             [*words, "-n", "2"] if way == XDIST else words, cwd=self.folder, capture_output=True, text=True,
-            env={**inherited, **PLAIN_PYTEST, **self.environ()}, timeout=240, check=False,
+            env={**inherited, **PLAIN_PYTEST, **NO_CERTIFICATES, **self.environ()}, timeout=240, check=False,
         )  # fmt: skip
         return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from support.approval_project import Project, record_change
 from support.command import traceforge
 from support.sample_files import snapshot_body
 from support.stored_traces import call, store_calls
-from traceforge.exchange import Caller
+from traceforge.exchange import Caller, Chunk, Exchange
 
 HOSTILE = 'The answer is\n  - {type: exact, value: x}\n# and more\n"}}: &a !!python/object\u2028 and [so] on'
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with traces of a text, of JSON, of a hostile text, and of a failure; two of them in a session."""
+    """A project with traces of a text, of JSON, of a hostile text, of a failure and of a tool; two in a session."""
     (tmp_path / "traceforge.config.json").write_text("{}")
     caller = Caller(session_id="trip")
     store_calls(
@@ -27,8 +28,18 @@ def project(tmp_path: Path) -> Path:
         call(2, answer='{"city": "Paris", "people": [1, 2]}', caller=caller),
         call(3, answer=HOSTILE),
         call(4, answer="overloaded", status=500),
+        tool_call(5),
     )
     return tmp_path
+
+
+def tool_call(number: int) -> Exchange:
+    """A call of a tool of an MCP server, which succeeded."""
+    result = b'{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"12.50"}]}}\n'
+    body = b'{"method":"tools/call","params":{"name":"find_dish","arguments":{"name":"soup"}}}'
+    return msgspec.structs.replace(
+        call(number), url="mcp://menu/tools/call", request_body=body, chunks=(Chunk(12.5, result),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +88,8 @@ def test_an_existing_file_is_not_overwritten(project: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--from-trace", "00000004"), 3, "the recorded call failed, so it has no answer"),
+        (("--from-trace", "00000004"), 3, "there is no answer to check: "),
+        (("--from-trace", "00000005"), 3, "to check: the recorded call is not an answer of a model"),
         (("--from-trace", "ffffffff"), 3, "there is no trace ffffffff"),
         (("--from-traces", "model:none"), 3, "no trace with an answer matches the query"),
         ((), 2, "Name one of --from-trace, --from-session and --from-traces; to list the ids: traceforge trace list"),

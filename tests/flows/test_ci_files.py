@@ -92,6 +92,32 @@ def test_the_action_is_valid_and_takes_no_input_into_a_script() -> None:
     assert [] == [script for script in scripts(action) if "${{" in script]
 
 
+@pytest.mark.parametrize(
+    "base", ["--upload-pack=touch owned", "-4", "--output=owned", "HEAD..owned", "$(touch owned)"]
+)
+def test_no_base_is_a_command_or_an_option(base: str, repository: Path) -> None:
+    """Whoever names a branch does not choose what the runner executes."""
+    _, verify, _ = parse_yaml((PROJECT / "action.yml").read_text())["runs"]["steps"]
+    subprocess.run(["git", "remote", "add", "origin", str(repository)], cwd=repository, check=True)
+
+    ran = bash(verify["run"], repository, BASE=base)
+
+    assert (True, False) == (ran.returncode != 0, (repository / "owned").exists()), ran.stderr
+
+
+@pytest.mark.parametrize("name", ["--help", "-h", "--json", "--version"])
+def test_no_name_of_a_file_is_an_option_of_a_hook(name: str, repository: Path) -> None:
+    """pre-commit puts the names of the files behind the entry and the `args`, without anything between."""
+    hooks = parse_yaml((PROJECT / ".pre-commit-hooks.yaml").read_text())
+    (repository / name).write_text("sk-proj-" + "a1B2" * 12)
+    (repository / "other").write_text("sk-proj-" + "c3D4" * 12)
+    (check,) = [hook for hook in hooks if hook.get("pass_filenames", True)]
+
+    ran = bash(shlex.join([*check["entry"].split(), *check.get("args", []), name, "other"]), repository)
+
+    assert (1, "checked 2 files: 2 findings") == (ran.returncode, ran.stdout.splitlines()[-1]), ran
+
+
 @pytest.mark.slow
 def test_the_scripts_of_the_action_work(repository: Path) -> None:
     """Without a base, with one, and with a command whose words are quoted."""

@@ -36,7 +36,7 @@ VERIFY_FILE = """
     cli.verify_command
     clock config conversion distribution
     errors errors.base errors.call_errors errors.file_errors errors.project_errors errors.store_errors
-    files findings project_trust
+    files findings project_links project_trust
     report report.text_format
     shape shape.closed_format shape.difference_walk shape.field_types
     snapshots snapshots.formats snapshots.formats.determinism_policy snapshots.formats.snapshot_format
@@ -99,24 +99,27 @@ print("modules", *sys.modules)
 """
 PLUGIN = """
     addresses build_environment clock config conversion distribution exchange files findings ids
-    installed_packages match_key project_trust terminal wildcards
+    installed_packages match_key project_links project_trust terminal wildcards
     canon canon.digests canon.fast_writer canon.json_reader canon.json_types canon.json_writer canon.numbers
     canon.slow_writer canon.strict_reader
     capture capture.engine capture.hook capture.inprocess capture.network_guard capture.null_recorder
     capture.recording_counts capture.replay_responder capture.replaying_capture capture.run
-    capture.run.cassette_observer capture.run.credentials capture.run.environment capture.run.listener
-    capture.run.local_programs capture.run.network_access capture.run.pausable_listener
+    capture.run.cassette_observer capture.run.cloud_credentials capture.run.credentials
+    capture.run.environment capture.run.listener
+    capture.run.local_programs capture.run.network_access capture.run.node_programs
+    capture.run.pausable_listener
     capture.run.process_files capture.run.process_reports capture.run.process_scan capture.run.python_files
     capture.run.started_child capture.run.suite_children capture.run.suite_events capture.subinterpreter
     capture.telemetry_hosts capture.traceforge_headers capture.watched_hosts
-    compare compare.compared_call compare.json_diff compare.request_fields
+    compare compare.compared_call compare.json_diff compare.request_fields compare.shown_body
     errors errors.base errors.call_errors errors.file_errors errors.project_errors errors.store_errors
     http http.event_stream
     pytest_plugin pytest_plugin.plugin_gate pytest_plugin.project_gates pytest_plugin.scope_hooks
     pytest_plugin.usage_signs
     redact redact.lazy_pattern redact.redactions redact.secret_names
-    replay replay.compared_body replay.compared_headers replay.fingerprints replay.library
-    replay.logical_upstream replay.nearest_recording replay.player replay.recorded_response
+    replay replay.compared_body replay.compared_frames replay.compared_headers replay.conversation_lookup
+    replay.fingerprints replay.form_boundary replay.library
+    replay.logical_upstream replay.nearest_recording replay.next_frames replay.player replay.recorded_response
     replay.request_distance replay.request_key replay.response_synthesis replay.scoped_volatile
     replay.unmatched replay.volatile replay.volatile_kinds
     report report.observation_text report.text_format
@@ -134,8 +137,8 @@ PLUGIN = """
     snapshots.tree.project_snapshots snapshots.tree.removed_trees snapshots.tree.run_scopes
     snapshots.tree.snapshot_migration snapshots.tree.state_folder snapshots.tree.suite_folders
     snapshots.tree.synthesised_answers snapshots.tree.tree_verification
-    wire wire.dialect_declaration wire.dialect_index wire.dialect_plugins wire.dialects
-    wire.embeddings wire.endpoints wire.json_streams wire.openai wire.openai.chat
+    wire wire.binary_frames wire.dialect_declaration wire.dialect_index wire.dialect_plugins wire.dialects
+    wire.embeddings wire.endpoints wire.json_streams wire.openai wire.openai.chat wire.operation_names
     wire.provider_error wire.response_reader wire.stream_assembly wire.unified
 """
 

@@ -424,8 +424,9 @@ def test_no_secret_of_a_call_is_stored(seed: int) -> None:
     check(seed)
 
 
-@pytest.mark.slow
-@fuzz(1_000)
+@pytest.mark.slow(seconds=40)
+@fuzz(300)
 @given(st.integers(0, 2**32))
-def test_no_secret_of_twelve_thousand_calls_is_stored(seed: int) -> None:
+def test_no_secret_of_thousands_of_calls_is_stored(seed: int) -> None:
+    """Three thousand and more, with no shared composer; `make soak` tries the property above with thirty thousand."""
     check(seed, TraceComposer(Redactor(), b"key"))

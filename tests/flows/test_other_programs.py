@@ -196,8 +196,8 @@ def test_the_sdk_for_node_notices_nothing(server: Upstream, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_websocket_mode_of_openai_is_reported_as_unrecorded(server: Upstream, tmp_path: Path) -> None:
-    """In the summary."""
+def test_a_refused_websocket_of_openai_is_recorded(server: Upstream, tmp_path: Path) -> None:
+    """The Responses API has a mode with WebSockets; the answer to the handshake is that of the call."""
     (tmp_path / "app.py").write_text(
         f"""
 import openai
@@ -213,8 +213,9 @@ except Exception as exc:
     ran = run(tmp_path, sys.executable, "app.py", recorded=True)
 
     assert ran.stdout.strip()
-    assert {f"a WebSocket to {server.url[7:]}": 1} == json.loads(ran.stderr.splitlines()[-1])["not_seen"]
-    assert [] == read_traces(tmp_path)
+    assert {} == json.loads(ran.stderr.splitlines()[-1])["not_seen"]
+    (stored,) = read_traces(tmp_path)
+    assert ({"client_frames": []}, 404) == (stored.trace["provider_request"], stored.trace["wire"]["status"])
 
 
 def test_an_application_may_send_its_call_site_to_the_proxy(server: Upstream, tmp_path: Path) -> None:

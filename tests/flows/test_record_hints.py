@@ -14,7 +14,11 @@ from support.command import traceforge
     ("code", "hint"),
     [
         (1, "See why the command failed, such as an API key that is not set, and record again"),
-        (0, "Name a command that calls a model, such as your tests: traceforge record -- COMMAND"),
+        (
+            0,
+            "Name a command that calls a model, such as your tests: traceforge record -- COMMAND; "
+            'list a server of your own in the configuration: "hosts": ["HOST:PORT"]',
+        ),
     ],
 )
 def test_without_a_call_the_hint_is_about_the_command_that_failed(tmp_path: Path, code: int, hint: str) -> None:

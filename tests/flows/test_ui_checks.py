@@ -148,7 +148,7 @@ def test_a_build_and_a_read_only_server_write_nothing(project: Path, monkeypatch
 def test_a_call_without_an_answer_has_no_check(project: Path) -> None:
     with run_ui(project) as ui:
         assert "Make a check" not in ui.page(f"/traces/{trace_id(2)}")
-        assert "The recorded call failed" in ui.page(f"/checks/new?trace={trace_id(2)}", status=404)
+        assert "There is no answer to check" in ui.page(f"/checks/new?trace={trace_id(2)}", status=404)
         assert "No call is named." in ui.page("/checks/new", status=404)
 
 

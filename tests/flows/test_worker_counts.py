@@ -16,7 +16,7 @@ from shutil import copytree, ignore_patterns
 
 import pytest
 
-from support.command import PLAIN_PYTEST, CommandResult, traceforge
+from support.command import NO_CERTIFICATES, PLAIN_PYTEST, CommandResult, traceforge
 from support.environments import build_once
 from support.model_servers import model_server
 
@@ -121,7 +121,7 @@ class Suite:
         inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         ran = subprocess.run(
             words, cwd=self.folder, capture_output=True, text=True,
-            env={**inherited, **PLAIN_PYTEST, **self._environ}, timeout=240, check=False,
+            env={**inherited, **PLAIN_PYTEST, **NO_CERTIFICATES, **self._environ}, timeout=240, check=False,
         )  # fmt: skip
         return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 

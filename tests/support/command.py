@@ -1,8 +1,8 @@
 """Run the real `traceforge` command in a process of its own.
 
-`make test-all` starts each command anew. In the short run of `make test`, one process imports all commands and forks
-for each one: a command spends a tenth of a second and more on imports, the tests run more than a thousand commands,
-and that was a third of the CPU time of `make test`.
+One process imports all commands and forks for each one: a command spends a tenth of a second and more on imports, the
+tests run thousands of commands, and that was a third of the CPU time of `make test`. A fork does not show that a
+command imports what it needs: `make test-all` starts each command anew when it first meets its words and options.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import selectors
 import socket
 import subprocess
@@ -25,9 +26,15 @@ COMMAND = Path(sys.executable).parent / "traceforge"
 SERVER = Path(__file__).with_name("command_server.py")
 SECONDS_MAX = 120
 
-# Plugins of our own tests that load themselves into every pytest here, for two seconds each time, and that no
-# application of the tests uses.
-PLAIN_PYTEST = {"PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:schemathesis"}
+# Plugins that load themselves into every pytest here, for two seconds each time, and that no application of the tests
+# uses.
+PLAIN_PYTEST = {"PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:schemathesis -p no:anyio"}
+
+# No call of a test is encrypted for a client of an application, and HTTPX reads 150 certificates for each client.
+NO_CERTIFICATES = {"SSL_CERT_DIR": os.devnull}
+
+# The words of a command line that say what it does: commands and options, without what they are given.
+COMMAND_WORD = re.compile(r"--?[a-z][a-z-]*|[a-z][a-z-]*")
 
 # What an interpreter reads when it starts, so that a fork would come too late; and what only its children need.
 READ_AT_START = ("PYTHON", "LANG", "LC_", "TZ")
@@ -46,8 +53,9 @@ def traceforge(*arguments: str | Path, cwd: Path | None = None, **variables: str
     """Run the command in a clean environment; `variables` are added to it."""
     words = [str(COMMAND), *map(str, arguments)]
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "XDG_STATE_HOME") if name in os.environ}
-    environ = {**PLAIN_PYTEST, **inherited, **variables}
-    if RunLength.is_short and not any(name.startswith(READ_AT_START) for name in variables.keys() - READ_BY_CHILDREN):
+    environ = {**PLAIN_PYTEST, **NO_CERTIFICATES, **inherited, **variables}
+    started_alike = not any(name.startswith(READ_AT_START) for name in variables.keys() - READ_BY_CHILDREN)
+    if started_alike and (RunLength.is_short or _was_started(words[1:])):
         return _fork_command(words, cwd, environ)
     result = subprocess.run(
         words,
@@ -59,6 +67,18 @@ def traceforge(*arguments: str | Path, cwd: Path | None = None, **variables: str
         check=False,
     )
     return CommandResult(result.returncode, result.stdout.decode(), result.stderr.decode())
+
+
+def _was_started(arguments: list[str]) -> bool:
+    """Whether a command with these words and options was started here before; from now on it was."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    words = frozenset(word for word in own if COMMAND_WORD.fullmatch(word))
+    was_started = words in _STARTED
+    _STARTED.add(words)
+    return was_started
+
+
+_STARTED: set[frozenset[str]] = set()
 
 
 @cache

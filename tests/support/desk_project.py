@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.command import PLAIN_PYTEST, CommandResult, traceforge
+from support.command import NO_CERTIFICATES, PLAIN_PYTEST, CommandResult, traceforge
 from support.corpus import PROJECT
 from support.environments import build_once
 from support.example_counts import RunLength
@@ -69,7 +70,7 @@ class Desk:
             "ANTHROPIC_API_KEY": "none",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        return {**addresses, **NO_GIT_SETTINGS, **self.variables, **variables}
+        return {**addresses, **NO_CERTIFICATES, **NO_GIT_SETTINGS, **self.variables, **variables}
 
     def read_committed(self) -> dict[str, bytes]:
         """The files that only a person changes: snapshots, pending changes and configuration."""
@@ -195,7 +196,10 @@ def check_verdict(case: Case, way: str, ran: CommandResult) -> None:
     assert re.search(expected, text), f"{case.name}: nothing matches {expected!r}\n{text}"
 
 
-def check_unedited(desk: Desk, way: str, case: Case) -> None:
-    """Without its edit, the case is green: only the edit can be what turns it red."""
-    unedited = Case(case.name, "green", tests=case.tests, command=case.command)
-    check_verdict(unedited, way, desk.judge(way, case, edited=False))
+def check_unedited(desk: Desk, folder: Path, way: str, case: Case) -> None:
+    """Without its edit, the case is green: only the edit can be what turns it red. Once in a run, for all workers."""
+    judged = hashlib.sha256(repr((way, case.tests, case.command)).encode()).hexdigest()
+    with build_once(desk.folder.with_name(f"unedited-{judged}")) as absent:
+        if absent:
+            unedited = Case(case.name, "green", tests=case.tests, command=case.command)
+            check_verdict(unedited, way, desk.at(folder).judge(way, case, edited=False))

@@ -15,6 +15,7 @@ from hypothesis import seed
 
 # `make test` tries one in ten of the examples of a property, never fewer than 10 of them.
 SHORT_RUN_DIVISOR, EXAMPLES_MIN = 10, 10
+FUZZ_SECONDS_MAX = 20  # for one fuzzer in `make test-all`; its hour is in `make soak`
 SOAK_FACTOR = int(os.environ.get("SOAK_FACTOR", "100"))  # Smaller for a try, larger for a weekend.
 SEED = int(os.environ.get("SEED") or time.time())  # `make soak` prints it. Each round of a fuzzer adds its number.
 
@@ -54,6 +55,11 @@ def fuzz_seeds() -> Iterator[int]:
     for number in range(lengthen(1)):
         print(f"SEED={SEED + number}")  # noqa: T201
         yield SEED + number
+
+
+def fuzz_seconds(minutes: int) -> int:
+    """How long this run tries a property that has so many minutes in `make soak`."""
+    return minutes * 60 if RunLength.is_soak else min(minutes, FUZZ_SECONDS_MAX)
 
 
 def fuzz_seeds_for(seconds: float) -> Iterator[int]:

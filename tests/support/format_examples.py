@@ -369,7 +369,8 @@ def _check_run(value: JSON) -> list[Finding]:
 
 
 def _check_ledger_entry(value: JSON) -> list[Finding]:
-    return [Finding("", path, "PK9", message) for path, message in find_ledger_problems(canonical_bytes(value))]
+    problems = find_ledger_problems(canonical_bytes(value))
+    return [Finding("", problem.path, "PK9", problem.message) for problem in problems]
 
 
 def _check_snapshot_shape(value: JSON) -> list[Finding]:

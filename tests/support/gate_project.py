@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.command import PLAIN_PYTEST, CommandResult, traceforge
+from support.command import NO_CERTIFICATES, PLAIN_PYTEST, CommandResult, traceforge
 from support.corpus import PROJECT
 from support.environments import build_once
 from support.model_servers import ModelServer, model_server
@@ -75,9 +75,11 @@ class Site:
     def plugin(self, *words: str, without: Collection[str] = (), **variables: str) -> CommandResult:
         """Run pytest itself with the plugin of the test environment; `without` some of the variables."""
         environ = {name: value for name, value in self.environ(**variables).items() if name not in without}
-        base_environ = {
-            name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ
-        } | PLAIN_PYTEST
+        base_environ = (
+            {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+            | PLAIN_PYTEST
+            | NO_CERTIFICATES
+        )
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, self.tests], cwd=self.folder,
             env={**base_environ, **environ}, capture_output=True, text=True, timeout=240, check=False,

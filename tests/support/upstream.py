@@ -63,7 +63,8 @@ class Upstream:
         self.choose: Callable[[ReceivedRequest], ScriptedResponse] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self._lock = threading.Lock()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
 
     @property
     def url(self) -> str:
@@ -78,6 +79,7 @@ class Upstream:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits there
+        self._acceptor.join(5)  # Before the next listener gets the number: it would accept one of its connections.
         self._listener.close()
 
     def _accept(self) -> None:

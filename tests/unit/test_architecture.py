@@ -35,6 +35,7 @@ JSON_USERS = {
     "conversion": "decodes JSON to types, and writes typed objects",
     "capture.hook": HOOK,
     "model_server": MODEL_SERVER,
+    "tools": "runs in the process of the application, on the standard library alone",
 }
 
 # Who takes hashes. `canon` names content by its digest.
@@ -45,6 +46,7 @@ HASH_USERS = {
     "snapshots.tree.git_objects": "the ids of Git's objects, computed as Git does",
     "modelio.recording_journal": "a running hash over the journal of a recording",
     "context.storage.projects": "API keys are stored as hashes",
+    "capture.hook.websocket_frames": "the accept key of a handshake, as RFC 6455 makes it",
     "model_server": MODEL_SERVER,
 }
 

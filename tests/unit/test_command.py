@@ -1,12 +1,14 @@
-"""A command that is forked, as in `make test`, behaves as one that is started, as in `make test-all`."""
+"""A command that is forked behaves as one that is started, as `make test-all` does the first time."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from support import command
 from support.command import CommandResult, traceforge
 from support.example_counts import RunLength
 
@@ -16,6 +18,7 @@ def run_both_ways(
 ) -> tuple[CommandResult, CommandResult]:
     """The results of the started and of the forked command."""
     results = []
+    monkeypatch.setattr(command, "_STARTED", set())
     for is_short in (False, True):
         monkeypatch.setattr(RunLength, "is_short", is_short)
         results.append(traceforge(*words, cwd=cwd, **variables))
@@ -53,3 +56,22 @@ def test_the_folder_the_environment_and_the_umask_are_those_of_the_test(
     assert "'PLANET'" in forked.out
     assert "SECRET_OF_THE_TESTS" not in forked.out
     assert "0o27" in forked.out
+
+
+def test_a_command_is_started_once_for_its_words_and_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In `make test-all`; what an option is given, and the program behind `--`, make no other command."""
+    started: list[list[str]] = []
+    run = command.subprocess.run
+
+    def start(words: list[str], **fields: Any) -> Any:
+        started.append(words[1:])
+        return run(words, **fields)
+
+    monkeypatch.setattr(command, "_STARTED", set())
+    monkeypatch.setattr(RunLength, "is_short", False)
+    monkeypatch.setattr(command.subprocess, "run", start)
+
+    for words in (["verify", "a.json"], ["verify", "b.json"], ["verify", "--json", "a.json"]):
+        traceforge(*words, cwd=tmp_path)
+
+    assert [["verify", "a.json"], ["verify", "--json", "a.json"]] == started

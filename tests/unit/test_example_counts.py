@@ -82,6 +82,13 @@ def test_a_fuzzer_runs_for_its_time_and_at_least_once(monkeypatch: pytest.Monkey
     assert [7] == list(example_counts.fuzz_seeds_for(60))
 
 
+def test_the_minutes_of_a_soak_are_at_most_twenty_seconds_of_every_guarantee(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of all tests has an hour for everything."""
+    for is_soak, expected in ((True, [420, 3600]), (False, [7, 20])):
+        monkeypatch.setattr(RunLength, "is_soak", is_soak)
+        assert expected == [example_counts.fuzz_seconds(minutes) for minutes in (7, 60)]
+
+
 def test_every_kind_of_hostile_input_is_fuzzed_for_an_hour() -> None:
     """The minutes of its properties together, in the modules that have them."""
     folder = Path(__file__).parents[1] / "security"
@@ -93,6 +100,7 @@ def test_every_kind_of_hostile_input_is_fuzzed_for_an_hour() -> None:
     assert 180 == minutes["test_http_edges.py"]  # heads, bodies, event streams
     assert 120 == minutes["test_hostile_imports.py"]  # YAML, archives
     assert 60 == minutes["test_configuration.py"]
+    assert 60 == minutes["test_message_fuzz.py"]  # WebSockets, binary frames, tool servers
     assert 60 <= minutes["test_output_fuzz.py"]
 
 

@@ -8,7 +8,6 @@ import json
 import re
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from support.certificates import make_certificate, server_context
 from support.upstream import ScriptedResponse, Upstream, upstream
 from traceforge.chat import provider_model as module
 from traceforge.chat.chat_errors import ChatError
@@ -225,15 +225,8 @@ def test_certificates_are_checked_with_the_systems_trust_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without trust, the key is not sent: 502 with the reason. SSL_CERT_FILE is respected."""
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
-         "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key,
-         "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    certificate = make_certificate(tmp_path)
+    context = server_context(certificate)
     received: list[bytes] = []
     response = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(completion()), completion())
     with socket.create_server(("127.0.0.1", 0)) as listener:
