@@ -98,6 +98,7 @@ class ChatProcess(Client):
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
             self.process.kill()
+        if not self.process.stdout.closed:  # A process that ended by itself leaves its pipes open.
             self.process.communicate()
 
 
