@@ -126,7 +126,6 @@ def test_an_existing_sitecustomize_runs_and_the_path_is_as_before(
     assert bare.stdout == capfd.readouterr().out
 
 
-@pytest.mark.slow  # Beside other tests, its provider sometimes resets the second connection, for an unknown reason.
 def test_python_with_warnings_as_errors_raises_none(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """In development mode: no socket of ours is left open, nothing is printed."""
     program(project, "import asking, os\nasking.ask()\nif os.fork() == 0: asking.ask()\nelse: os.wait()")
