@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import traceforge
 
@@ -128,8 +129,8 @@ _IMPORT_IN_A_STRING = r"""["';] ?from (traceforge[\w.]* import \w+(?:, *\w+)*)""
 
 def test_only_canon_and_conversion_read_and_write_json() -> None:
     """No other room imports a JSON library, except those that cannot import the package."""
-    users = {module for module in _modules() for name in _imports(module) if name in JSON_MODULES}
-    users |= {module for module in _modules() if "msgspec.json" in _dotted_names(module)}
+    users = {module for module in _modules() for name in _facts(module).imports if name in JSON_MODULES}
+    users |= {module for module in _modules() if "msgspec.json" in _facts(module).dotted_names}
 
     assert [] == sorted(module for module in users if not _is_listed(module, JSON_USERS))
     assert [] == sorted(entry for entry in JSON_USERS if not any(_is_inside(module, entry) for module in users))
@@ -137,7 +138,7 @@ def test_only_canon_and_conversion_read_and_write_json() -> None:
 
 def test_only_canon_takes_the_digest_of_content() -> None:
     """No other module imports hashlib, except for keys, fingerprints and journals."""
-    users = {module for module in _modules() if "hashlib" in _imports(module)}
+    users = {module for module in _modules() if "hashlib" in _facts(module).imports}
 
     assert [] == sorted(module for module in users if not _is_listed(module, HASH_USERS))
     assert [] == sorted(entry for entry in HASH_USERS if not any(_is_inside(module, entry) for module in users))
@@ -153,7 +154,7 @@ def test_only_listed_modules_open_files() -> None:
 
 def test_only_the_terminal_module_prints() -> None:
     """Names and texts of others reach a terminal or a build log through one module, which escapes them."""
-    users = {module for module in _modules() if _prints(_tree(module))}
+    users = {module for module in _modules() if _facts(module).prints}
 
     assert [] == sorted(module for module in users if not _is_listed(module, PRINTERS))
     assert [] == sorted(entry for entry in PRINTERS if not any(_is_inside(module, entry) for module in users))
@@ -169,8 +170,8 @@ def test_every_way_to_print_is_seen() -> None:
     ]  # fmt: skip
     passed_over = ["sys.stdout.isatty()", "sys.stderr.flush()", "sys.stdout is None", "os.write(fd, b'')"]
 
-    assert [] == [text for text in programs if not _prints(ast.parse(text))]
-    assert [] == [text for text in passed_over if _prints(ast.parse(text))]
+    assert [] == [text for text in programs if not _prints(_parse(text))]
+    assert [] == [text for text in passed_over if _prints(_parse(text))]
 
 
 def test_only_listed_rooms_know_the_database() -> None:
@@ -179,7 +180,7 @@ def test_only_listed_rooms_know_the_database() -> None:
         modules = {
             module
             for module in _modules()
-            for name in _imports(module)
+            for name in _facts(module).imports
             if name == library or name.startswith(f"{library}.")
         }
 
@@ -192,8 +193,8 @@ def test_the_dialect_of_the_database_is_known_in_storage_only() -> None:
         module
         for module in _modules()
         if module.startswith("context.") and not _is_inside(module, "context.storage")
-        if any(name.startswith("sqlalchemy.dialects") for name in _imports(module))
-        or any(name.endswith(".dialect.name") for name in _dotted_names(module))
+        if any(name.startswith("sqlalchemy.dialects") for name in _facts(module).imports)
+        or any(name.endswith(".dialect.name") for name in _facts(module).dotted_names)
     ]
 
     assert [] == modules
@@ -202,7 +203,7 @@ def test_the_dialect_of_the_database_is_known_in_storage_only() -> None:
 def test_pure_rooms_do_no_input_and_output() -> None:
     """They import nothing that reads a file, a socket, a clock or a source of chance, and open nothing."""
     modules = [module for module in _modules() if _room(module) in PURE_ROOMS]
-    impure = {(module, name) for module in modules for name in _imports(module) & IMPURE_MODULES}
+    impure = {(module, name) for module in modules for name in _facts(module).imports & IMPURE_MODULES}
 
     assert set(RANDOM_MARKERS) == impure
     assert [] == [module for module in modules if _opens_files(module)]
@@ -265,31 +266,39 @@ def _modules() -> tuple[str, ...]:
     return tuple(sorted(".".join(path.parts).removesuffix("__init__").removesuffix(".") for path in paths))
 
 
+class _ModuleFacts(NamedTuple):
+    """What the rules ask about a module. Its syntax tree is not kept: those of all take hundreds of megabytes,
+    through which every later collection of garbage in this process would walk.
+    """
+
+    imports: frozenset[str]
+    dotted_names: frozenset[str]
+    called_names: frozenset[str]
+    texts: frozenset[str]
+    prints: bool
+
+
 @cache
-def _tree(module: str) -> ast.Module:
+def _facts(module: str) -> _ModuleFacts:
     path = SOURCE.joinpath(*module.split(".")) if module else SOURCE
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return ast.parse(file.read_text(encoding="utf-8"))
+    nodes = _parse(file.read_text(encoding="utf-8"))
+    return _ModuleFacts(
+        frozenset(_imported_names(nodes)),
+        frozenset(_dotted(node) for node in nodes if isinstance(node, ast.Attribute)),
+        frozenset(_dotted(node.func) for node in nodes if isinstance(node, ast.Call)),
+        frozenset(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)),
+        _prints(nodes),
+    )
 
 
-@cache
-def _imports(module: str) -> frozenset[str]:
+def _imported_names(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Every absolute import, also inside functions: `a`, `a.b`, and for `from a import b` both `a` and `a.b`."""
-    names: set[str] = set()
-    for node in ast.walk(_tree(module)):
+    for node in nodes:
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(names)
-
-
-def _dotted_names(module: str) -> set[str]:
-    return {_dotted(node) for node in ast.walk(_tree(module)) if isinstance(node, ast.Attribute)}
-
-
-def _called_names(module: str) -> set[str]:
-    return {_dotted(node.func) for node in ast.walk(_tree(module)) if isinstance(node, ast.Call)}
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
 def _dotted(node: ast.expr) -> str:
@@ -300,16 +309,20 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _opens_files(module: str) -> bool:
-    calls = _called_names(module)
+    calls = _facts(module).called_names
     return bool(calls & OPENING_CALLS) or any(
         call.rpartition(".")[2] in OPENING_METHODS for call in calls if "." in call
     )
 
 
-def _prints(tree: ast.AST) -> bool:
+def _parse(text: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(text)))
+
+
+def _prints(nodes: Sequence[ast.AST]) -> bool:
     """Whether code writes to standard output or standard error, or passes one of the streams on."""
-    harmless = {id(node) for parent in ast.walk(tree) for node in _harmless_streams(parent)}
-    return any(id(node) not in harmless and _is_printing(node) for node in ast.walk(tree))
+    harmless = {id(node) for parent in nodes for node in _harmless_streams(parent)}
+    return any(id(node) not in harmless and _is_printing(node) for node in nodes)
 
 
 def _harmless_streams(node: ast.AST) -> list[ast.expr]:
@@ -353,11 +366,7 @@ def _room_ranks() -> dict[str, int]:
 
 
 def _modules_named_in_strings(module: str) -> set[str]:
-    return {
-        name
-        for node in ast.walk(_tree(module))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (name := _named_module(node.value))
-    }
+    return {name for text in _facts(module).texts if (name := _named_module(text))}
 
 
 def _named_module(text: str) -> str:
