@@ -132,6 +132,9 @@ CALLS: dict[str, dict[str, Any]] = {
     "line breaks in an address": call("https://a\r\nX: y/v1/chat/completions"),
     "the first day": call(headers={"date": ["Mon, 01 Jan 0001 00:00:00 +2359"]}),
     "the last day": call(headers={"date": ["Fri, 31 Dec 9999 23:59:59 -2359"]}),
+    "a year beyond every calendar": call(headers={"date": ["Mon, 01 Jan 99999999999999 00:00:00 GMT"]}),
+    "a day beyond every calendar": call(headers={"date": [f"Mon, {'9' * 30} Jan 2020 00:00:00 GMT"]}),
+    "a time zone beyond every calendar": call(headers={"date": [f"Mon, 01 Jan 2020 00:00:00 +{'9' * 30}"]}),
     "a date without numbers": call(headers={"date": [{"a": "b"}]}),
     "half a character": call(headers={"x-a": ["\ud800"]}),
     "half a character in the body": call(body={"string": "\ud800"}),
@@ -220,6 +223,35 @@ def test_a_hostile_json_cassette_is_refused_with_its_place(name: str) -> None:
 
     (finding,) = refused.value.findings
     assert problem in finding.message
+
+
+@pytest.mark.parametrize("method", ["", " ", "POST\r\nX: y", "POST /v1/models HTTP/1.1", "\x1b]52;c;AA\x07", "PÖST"])
+def test_what_is_no_method_is_refused_with_its_place(method: str) -> None:
+    """A pending change without one could not be read again, so that nothing else could be approved."""
+    interaction = call()
+    interaction["request"]["method"] = method
+
+    with pytest.raises(InvalidFile) as refused:
+        read_cassette(json.dumps({"interactions": [interaction]}).encode(), "a.json")
+
+    assert "$.interactions[0].request.method" == refused.value.findings[0].path
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "gzip, zstd"])
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_bodies_that_expand_beyond_the_limit_are_refused(side: str, encoding: str) -> None:
+    """Aliases repeat a compressed body in five bytes; each would become a trace of megabytes."""
+    bomb = bytes(10 << 20)
+    for name in encoding.split(", "):
+        bomb = gzip.compress(bomb) if name == "gzip" else zstandard.compress(bomb)
+    interaction = call()
+    interaction[side] |= {"headers": {"Content-Encoding": [encoding]}, "body": bomb}
+    data = yaml.safe_dump({"interactions": [interaction]})
+    text = data.replace("- request:", "- &a\n  request:", 1)
+
+    assert [bomb] == [getattr(item, f"{side}_body") for item in read_cassette(text.encode(), "a.yaml")]
+    with pytest.raises(InvalidFile, match=f"its bodies expand to more than {EXPANDED_BYTES_MAX} bytes"):
+        read_cassette((text + "- *a\n" * 12).encode(), "a.yaml")
 
 
 def make_pack(tar: bytes) -> bytes:

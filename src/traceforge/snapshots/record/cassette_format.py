@@ -15,21 +15,24 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from traceforge.canon import JSON, find_repeated_name, json_bytes, parse_json
 from traceforge.errors import InvalidFile, NotJSON
-from traceforge.exchange import Headers
+from traceforge.exchange import Headers, find_header
 from traceforge.findings import Finding
-from traceforge.snapshots.record.cassette_yaml import InvalidYaml, load_yaml
+from traceforge.snapshots.record.cassette_yaml import EXPANDED_BYTES_MAX, InvalidYaml, load_yaml
 from traceforge.wire.content_encoding import EncodingState, decode_body
 
 YAML_ENDS, JSON_END, GZIP_END = (".yaml", ".yml"), ".json", ".gz"
 CASSETTE_ENDS = tuple(f"{end}{packed}" for end in (*YAML_ENDS, JSON_END) for packed in ("", GZIP_END))
 CASSETTE_BYTES_MAX = 64 << 20
+BODIES_BYTES_MAX = EXPANDED_BYTES_MAX  # of all bodies, decoded: an alias repeats a compressed one in a few bytes
 RULE = "PARSE"
 _JSON_BODY = (dict, list)
+_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of HTTP
 
 
 class CassetteInteraction(NamedTuple):
@@ -53,13 +56,16 @@ def read_cassette(data: bytes, name: str) -> list[CassetteInteraction]:
     """
     value = _load_json(data) if name.endswith(JSON_END) else _load_yaml(data)
     if isinstance(value, dict) and isinstance(value.get("interactions"), list):
-        return [
+        interactions = [
             _read_interaction(interaction, f"$.interactions[{index}]")
             for index, interaction in enumerate(value["interactions"])
         ]
-    if isinstance(value, dict) and isinstance(value.get("requests"), list):
-        return _read_pairs(value["requests"], value.get("responses"))
-    raise _invalid_cassette("$", "no cassette: it has no list of interactions")
+    elif isinstance(value, dict) and isinstance(value.get("requests"), list):
+        interactions = _read_pairs(value["requests"], value.get("responses"))
+    else:
+        raise _invalid_cassette("$", "no cassette: it has no list of interactions")
+    _check_decoded_size(interactions)
+    return interactions
 
 
 def unpack_cassette(data: bytes, name: str) -> tuple[bytes, str]:
@@ -91,6 +97,20 @@ def looks_like_cassette(data: bytes) -> bool:
     return b'"interactions"' in data or (b'"requests"' in data and b'"responses"' in data)
 
 
+def _check_decoded_size(interactions: list[CassetteInteraction]) -> None:
+    """Refuse bodies that would fill the disk once they are decoded."""
+    bytes_left = BODIES_BYTES_MAX
+    for interaction in interactions:
+        for headers, body in (
+            (interaction.request_headers, interaction.request_body),
+            (interaction.response_headers, interaction.response_body),
+        ):
+            decoded = decode_body(body, find_header(headers, "content-encoding"), bytes_max=max(bytes_left, 0))
+            bytes_left -= len(decoded.body)
+            if decoded.state is EncodingState.TOO_LARGE or bytes_left < 0:
+                raise _invalid_cassette("$", f"its bodies expand to more than {BODIES_BYTES_MAX} bytes")
+
+
 def _load_json(data: bytes) -> object:
     """A cassette in JSON, without two members of one name: what a reviewer reads is what is imported."""
     try:
@@ -119,6 +139,8 @@ def _read_interaction(value: object, path: str) -> CassetteInteraction:
     method, url = request.get("method"), request.get("uri", request.get("url"))
     if not isinstance(method, str) or not isinstance(url, str) or not _is_address(url):
         raise _invalid_cassette(f"{path}.request", "must have a method and a uri")
+    if not _METHOD.fullmatch(method):
+        raise _invalid_cassette(f"{path}.request.method", "must be a method of HTTP")
     return CassetteInteraction(
         method,
         url,

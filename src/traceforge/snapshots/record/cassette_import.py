@@ -197,7 +197,7 @@ def _find_start_time(path: str, calls: Sequence[CassetteInteraction]) -> datetim
     """
     try:
         date = parsedate_to_datetime(find_header(calls[0].response_headers, "date"))
-    except ValueError:
+    except (ValueError, OverflowError):  # OverflowError: a number beyond every calendar.
         date = None
     if date is not None and FIRST_YEAR <= date.year < LAST_YEAR:
         return date.astimezone(UTC)
