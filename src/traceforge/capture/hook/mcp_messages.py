@@ -42,6 +42,7 @@ _PROGRESS = "progressToken"
 _ID_TYPES = (str, int, float, type(None))
 _CLIENTS = ("clientInfo", "io.modelcontextprotocol/clientInfo")  # of `initialize`, and in `_meta` of each request
 _OF_RUN = frozenset({_PROGRESS, "traceparent", "tracestate", "baggage"})  # in `_meta`; the others: OpenTelemetry's
+_MESSAGE_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{")
 _SHELLS = re.compile(r"(?:ba|da|z|)sh|cmd")
 _LANGUAGES = re.compile(rf"{_SHELLS.pattern}|(?:python|pypy)[\d.]*")
 _LAUNCHERS = re.compile(rf"{_LANGUAGES.pattern}|uv|uvx|npx|pnpm|pnpx|yarn|node|bun|bunx|deno|pipx|docker|podman|env")
@@ -148,6 +149,13 @@ def parse_messages(line: bytes) -> Message | list[Message] | None:
     if isinstance(value, list):
         return value if value and all(map(_is_message, value)) else None
     return value if _is_message(value) else None
+
+
+def looks_like_message(line: bytes) -> bool:
+    """Whether a client may read a message in a line in which `parse_messages` reads none: clients differ in the
+    bytes, numbers and depths that they take. Lines of a log, which some servers write too, are no messages.
+    """
+    return _MESSAGE_START.match(line) is not None and (b"jsonrpc" in line or b"\\u" in line)
 
 
 def _is_message(value: Any) -> bool:

@@ -27,12 +27,13 @@ from typing import NamedTuple
 from . import dispatch
 from .guarded_call import call_safely
 from .mcp_lines import MessageLines, Piece
-from .mcp_messages import encode_line, encode_request, is_request, make_error, parse_messages
+from .mcp_messages import encode_line, encode_request, is_request, looks_like_message, make_error, parse_messages
 from .mcp_traffic import McpTraffic
 
 READ_BYTES = 1 << 16
 UNREADABLE = "a message to a tool server that is not one JSON-RPC message"
 TOO_LONG = "a message of more than 64 MiB from a tool server"
+UNREADABLE_ANSWER = "a message of a tool server that cannot be read"
 
 
 class Ends(NamedTuple):
@@ -161,15 +162,21 @@ class Relay:
         _close(server.reads)  # so that the server is told where the client does not read any more
 
     def _watch_server(self, piece: Piece) -> None:
-        if not piece.is_line:
-            dispatch.note_unseen(TOO_LONG)
-            with self._lock:
-                self._traffic.lose_track(TOO_LONG)
+        messages = parse_messages(piece.data) if piece.is_line else None
+        if messages is None:
+            if not piece.is_line:
+                self._lose_track(TOO_LONG)
+            elif looks_like_message(piece.data):
+                self._lose_track(UNREADABLE_ANSWER)
             return
-        messages = parse_messages(piece.data)
         with self._lock:
             for message in messages if isinstance(messages, list) else filter(None, [messages]):
                 self._traffic.take_server_message(message)
+
+    def _lose_track(self, reason: str) -> None:
+        dispatch.note_unseen(reason)
+        with self._lock:
+            self._traffic.lose_track(reason)
 
 
 class _ClientOutput:

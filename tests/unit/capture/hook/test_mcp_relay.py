@@ -13,7 +13,7 @@ import pytest
 from traceforge.capture.hook import dispatch, mcp_lines
 from traceforge.capture.hook.guarded_call import GuardedCall
 from traceforge.capture.hook.in_flight_call import InFlightCall
-from traceforge.capture.hook.mcp_relay import TOO_LONG, UNREADABLE, Ends, Relay
+from traceforge.capture.hook.mcp_relay import TOO_LONG, UNREADABLE, UNREADABLE_ANSWER, Ends, Relay
 from traceforge.capture.hook.replayed_response import ReplayedResponse, make_refusal
 
 CALL = b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"add"}}\n'
@@ -172,6 +172,48 @@ def test_a_message_that_is_too_long_passes_and_leaves_no_answer(
 
     assert [TOO_LONG] == sorted(set(watched.unseen))
     assert [("mcp://notes/tools/call", "cut", [])] == watched.summaries()
+
+
+UNREADABLE_RESULTS = [
+    RESULT.replace(b'"x"', b'"x", "y":"\xff"'),
+    RESULT.replace(b"1}}", b"9" * 5000 + b"}}"),
+    RESULT.replace(b"1}}", b"[" * 100_000 + b"]" * 100_000 + b"}}"),
+    RESULT.replace(b"{", b'{"params":[],', 1),
+    b"\xef\xbb\xbf" + RESULT,
+    b'\t[ {"jsonrpc":"2.0","id":{},"result":1},' + RESULT.strip() + b"]\n",
+    RESULT.replace(b"jsonrpc", b"\\u006asonrpc").replace(b"1}}", b"1,}}"),
+]
+
+
+@pytest.mark.parametrize("line", UNREADABLE_RESULTS, ids=range(len(UNREADABLE_RESULTS)))
+def test_a_result_that_cannot_be_read_leaves_no_answer(watched: Watched, wire: Wire, line: bytes) -> None:
+    """Other clients can read it. The trace once said that the client had left before there was an answer."""
+    writing = threading.Thread(target=os.write, args=(wire.server_output, line))
+    os.write(wire.to_relay, CALL)
+    read(wire.server_input, len(CALL))
+    writing.start()
+    assert line == read(wire.from_relay, len(line))
+    writing.join()
+    wire.close(wire.to_relay, wire.server_output)
+    wire.join()
+
+    assert [UNREADABLE_ANSWER] == watched.unseen
+    assert [("mcp://notes/tools/call", "cut", [])] == watched.summaries()
+
+
+@pytest.mark.parametrize(
+    "line", [b"{ started: true }\n", b"[INFO] ready\n", b"{\n", b"[]\n", b"jsonrpc 2.0\n", b"\xff\n"]
+)
+def test_lines_of_a_log_between_messages_are_passed_over(watched: Watched, wire: Wire, line: bytes) -> None:
+    os.write(wire.to_relay, CALL)
+    read(wire.server_input, len(CALL))
+    os.write(wire.server_output, line + RESULT)
+    assert line + RESULT == read(wire.from_relay, len(line + RESULT))
+    wire.close(wire.to_relay, wire.server_output)
+    wire.join()
+
+    assert [] == watched.unseen
+    assert [("mcp://notes/tools/call", "answered", [{"jsonrpc": "2.0", "result": {"n": 1}}])] == watched.summaries()
 
 
 @pytest.mark.parametrize("ends_first", ["server", "client"])
