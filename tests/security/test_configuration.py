@@ -258,6 +258,49 @@ def test_yes_sends_no_key_to_an_address_that_only_a_file_names(
         check_live_command.confirm_calls(True, keys)
 
 
+HOSTILE_PATHS = [
+    "@evil.example", ".evil.example", ":x@evil.example", ":8443", "-evil.example", "evil.example", "\\evil.example",
+    "\t@evil.example", "%40evil.example", "?@evil.example", "#@evil.example", "/..", "/tenant/../..",
+    "/tenant/%2e%2e/admin", "/tenant/%252e%252e/admin", "/tenant/..%2fadmin", "/tenant\\..\\admin",
+    "/tenant/..;/admin", "/a b", "/a\r\nhost: evil.example\r\n", "/\x7f", "/\u2028", "/./x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", HOSTILE_PATHS)
+@pytest.mark.parametrize("base", ["https://api.openai.com", "https://gateway.example/tenant", "http://127.0.0.1:9"])
+def test_the_path_of_a_snapshot_does_not_redirect_a_key(base: str, path: str) -> None:
+    """A pull request can bring a snapshot whose path makes another host of the address, or leaves a tenant."""
+    approved = approve_change(propose(make_call("Hi")).changes[0])
+    raw = approved.raw_response
+    assert raw is not None
+    hostile = approved._replace(raw_response=raw._replace(path=f"{path}/v1/chat/completions"))
+    environ = {"OPENAI_API_KEY": "a-key"}
+
+    plan = make_plan([hostile], ProviderAddresses({"openai": base}), environ, runs=1)
+
+    assert [] == plan.calls
+    assert "" != plan.unsendable[0].message
+    assert 1 == len(make_plan([approved], ProviderAddresses({"openai": base}), environ, runs=1).calls)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [("x-a", "b\r\nhost: evil.example"), ("x-a\nb", "c"), ("x-a", "\x00"), ("x-a", "\u20ac"), ("\ud800", "")],
+)
+def test_a_header_of_a_snapshot_ends_no_line_and_no_check(header: tuple[str, str]) -> None:
+    """The call fails, is not tried again, and the others go on."""
+    approved = approve_change(propose(make_call("Hi")).changes[0])
+    raw = approved.raw_response
+    assert raw is not None
+    hostile = approved._replace(raw_response=raw._replace(request_headers=(*raw.request_headers, header)))
+    with redirecting_servers() as (url, keys):
+        (call,) = make_plan([hostile], ProviderAddresses({"openai": url}), {}, runs=1).calls
+        result = LiveSender(HostPacing(threading.Event())).send(call, {"authorization": "Bearer a-key"})
+
+    assert ("failed", 1, []) == (result.exchange.outcome, result.attempts, keys)
+    assert "a-key" not in result.exchange.error
+
+
 @contextmanager
 def redirecting_servers() -> Iterator[tuple[str, list[str]]]:
     """A server that redirects each request to another one; its URL, and the keys that the other one got."""

@@ -154,6 +154,11 @@ def leaves_base_path(path: str) -> bool:
     """
     if "%" not in path:
         return ".." in path and (_climbs_out(path) or _climbs_out(path.replace("\\", "/")))
+    return names_parent(path)
+
+
+def names_parent(path: str) -> bool:
+    """Whether a server could read a `..` in this path, wherever it leads."""
     return any(".." in _list_segments(reading) for reading in _readings(path))
 
 

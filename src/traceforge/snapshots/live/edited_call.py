@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import unquote, unquote_plus, urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 from traceforge.addresses import keeps_keys_private
 from traceforge.canon import JSONObject, json_bytes
@@ -30,6 +30,7 @@ from traceforge.snapshots.live.live_address import (
     ProviderAddresses,
     find_key,
     find_key_header,
+    is_plain_path,
     join_url,
     make_key_headers,
     needs_key,
@@ -84,7 +85,7 @@ def find_target(
         return UnsendableTrace("its request is of no known model API")
     if not isinstance(body, dict) or looks_like_another_body(body):
         return UnsendableTrace("its request is not JSON")
-    if not _is_plain_path(path):
+    if not is_plain_path(path):
         return UnsendableTrace("its path cannot be sent as it is")
     upstreams = find_run_upstreams(loaded, environ, targets)
     hint = _address_hint(provider)
@@ -130,13 +131,6 @@ def send_edited_call(loaded: LoadedConfig, target: CallTarget, body: JSONObject,
     if not writer.written:
         raise InternalError(f"the call was made and not recorded: {', '.join(writer.counts.failed)}")
     return exchange.id
-
-
-def _is_plain_path(path: str) -> bool:
-    """Whether servers and proxies read a path alike."""
-    decoded = unquote(path)
-    is_printable = decoded.isascii() and decoded.isprintable()
-    return is_printable and "\\" not in decoded and not {".", ".."}.intersection(decoded.split("/"))
 
 
 def _plain_query(query: str) -> str:

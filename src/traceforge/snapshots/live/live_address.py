@@ -1,7 +1,8 @@
 """The URL to which a live check sends an approved request, and the header with the API key.
 
 In: a recorded request, the command line, the configuration and the environment. Out: a URL, and the key's header.
-Never: stores or prints a key, sends one unencrypted to another machine, or guesses the address of a provider.
+Never: stores or prints a key, sends one unencrypted to another machine, guesses the address of a provider, or lets a
+recorded path change it: a snapshot may come from anywhere.
 
 A base URL comes from `--target`, else from the variable that SDKs read (`OPENAI_BASE_URL`), else from `upstreams` in
 the configuration, else it is the provider's own. Its path replaces what SDKs put in front of an endpoint:
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from traceforge.addresses import keeps_keys_private
+from traceforge.capture.proxy.upstream_routes import names_parent
 from traceforge.capture.run.credentials import upstream_key_variable
 from traceforge.config import DEFAULT_UPSTREAMS
 from traceforge.wire.dialect_declaration import KeyHeader
@@ -50,6 +52,16 @@ class ProviderAddresses:
             elif _PUBLISHER.search(path):
                 provider = "vertex"
         return self._base_urls.get(provider, "").rstrip("/")
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether a path can follow an address, and servers and proxies read it alike. One that begins with `@` or `.`
+    would make another host of the address, which would then get the key.
+    """
+    decoded = unquote(path)
+    if not path.startswith("/") or " " in path or not decoded.isascii() or not decoded.isprintable():
+        return False
+    return "\\" not in decoded and "." not in decoded.split("/") and not names_parent(path)
 
 
 def join_url(base: str, path: str, query: str, dialect: str | None) -> str:

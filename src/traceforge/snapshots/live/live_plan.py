@@ -28,6 +28,7 @@ from traceforge.snapshots.live.live_address import (
     ProviderAddresses,
     find_key,
     find_key_header,
+    is_plain_path,
     join_url,
     make_key_headers,
     needs_key,
@@ -153,6 +154,8 @@ def _plan_call(
         return UnsendableCall(approved, "the application left its stream early, so the whole answer is not known")
     if raw.cancellation is not None:
         return UnsendableCall(approved, "the application cancelled it before a response came")
+    if not is_plain_path(raw.path):
+        return UnsendableCall(approved, "its path cannot be sent as it is")
     base = addresses.find(approved.provider, raw.path)
     if not base:
         return UnsendableCall(

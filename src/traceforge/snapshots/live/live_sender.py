@@ -132,6 +132,8 @@ def send_once(
     except (OSError, http.client.HTTPException) as exc:
         outcome = CallOutcome.CUT if status else CallOutcome.FAILED
         error, is_final = explain_failure(exc)
+    except ValueError as exc:  # A recorded URL or header has a character that cannot be sent.
+        outcome, error, is_final = CallOutcome.FAILED, str(exc), True
     duration_ms = (time.monotonic() - start) * 1000
     exchange = Exchange(
         new_uuid(), started, "POST", request.url, request.headers, request.body, status, response_headers,
