@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any, cast
 
 import pytest
@@ -141,6 +142,16 @@ def test_a_body_that_holds_more_than_frames_is_shown_as_it_is(request_body: Any,
         {"text": "hello", "close": 1000, "reason": HIDDEN},
         {"broken": True, "json": {"text": HIDDEN}},
         {"other": HIDDEN},
+        {"broken": HIDDEN},
+        {"base64": HIDDEN},
+        {"base64": base64.b64encode(HIDDEN.encode()).decode()},
+        {"base64": base64.b64encode(b'{"setup":{"systemInstruction":"%b"}}' % HIDDEN.encode()).decode()},
+        {"json": {"type": "session.update", "audio": "AAAA", "session": {"instructions": HIDDEN}}},
+        {"json": {"type": "response.output_text.delta", "delta": "x", "audio": HIDDEN}},
+        {"json": {"type": "response.output_text.delta", "delta": "x", "item_id": HIDDEN}},
+        {"json": {"type": "response.output_text.delta", "delta": "x", "logprobs": [HIDDEN]}},
+        {"json": {"type": "response.output_audio.delta", "delta": HIDDEN}},
+        {"json": {"type": "response.create", "event_id": HIDDEN}},
     ],
 )
 def test_a_frame_shows_whatever_it_holds(frame: Any) -> None:
@@ -149,3 +160,29 @@ def test_a_frame_shows_whatever_it_holds(frame: Any) -> None:
 
     assert spoken is not None
     assert [True, True] == [HIDDEN in item.text for item in spoken]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"type": "a", "other": 1}, {"type": "a", "delta": HIDDEN}),
+        ({"type": "a", "delta": "x"}, {"type": "a", "audio": HIDDEN}),
+        ({"type": "a", "delta": "x"}, {"type": "a", "delta": "x", "item": {"text": HIDDEN}}),
+        ({"type": "a", "delta": "x"}, {"type": "a", "delta": [HIDDEN]}),
+        ({"type": "audio", "delta": "AAAA"}, {"type": "audio", "delta": HIDDEN}),
+    ],
+)
+def test_a_frame_is_not_hidden_behind_the_one_before(first: Any, second: Any) -> None:
+    """Only pieces of the same kind are joined, and only what has nothing else in it."""
+    spoken = list_spoken_frames({"client_frames": [{"json": first}, {"json": second}]}, {"server_frames": []})
+
+    assert spoken is not None
+    assert HIDDEN in " ".join(frame.text for frame in spoken)
+
+
+@pytest.mark.parametrize(("value", "text"), [(False, "interrupt false"), (0, "interrupt 0"), ({}, "interrupt")])
+def test_the_only_field_of_an_event_is_shown_with_its_value(value: JSON, text: str) -> None:
+    spoken = list_spoken_frames({"client_frames": [{"json": {"interrupt": value}}]}, None)
+
+    assert spoken is not None
+    assert [text] == [frame.text for frame in spoken]
