@@ -10,24 +10,28 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from typing import cast
 
 from traceforge.canon import JSON, JSONObject, digest_bytes
 
 PARTS_MAX = 200  # More are shown as bytes.
 _BOUNDARY = re.compile(r'(?i)multipart/.*?boundary="?([^";,]+)"?')
+_PART_HEADERS = frozenset({"content-disposition", "content-type", "content-length", "content-transfer-encoding"})
 _PARAMETER = re.compile(r'(?i)(?:^|;)\s*(name|filename)="((?:[^"\\]|\\.)*)"')
 
 
 def describe_request(address: str, body: JSON, content_type: str) -> JSONObject:
-    """A request that no dialect understands: its method and address, and what it sends."""
+    """A request that no dialect understands: its method and address, and what it sends. No field of a body takes the
+    place of the address.
+    """
     named: JSONObject = {"address": address} if address else {}
-    form = read_form(body, content_type)
-    if form is not None:
-        return {**named, **form}
-    if not isinstance(body, dict):
+    fields = read_form(body, content_type)
+    if fields is None and not isinstance(body, dict):
         return named if body is None and named else {**named, "body": body}
-    data = _read_bytes(body)
-    return {**named, **(body if data is None else {"body": describe_bytes(data)})}
+    if fields is None:
+        data = _read_bytes(body)
+        fields = cast("JSONObject", body) if data is None else {"body": describe_bytes(data)}
+    return {**named, "body": fields} if named.keys() & fields.keys() else {**named, **fields}
 
 
 def describe_bytes(data: bytes) -> JSON:
@@ -42,7 +46,9 @@ def describe_bytes(data: bytes) -> JSON:
 
 
 def read_form(body: JSON, content_type: str) -> JSONObject | None:
-    """The parts of a form by their names; None if a body is none, or is not one as its boundary says."""
+    """The parts of a form by their names; None if a body is none, is not one as its boundary says, or has a part that
+    servers could read otherwise.
+    """
     match = _BOUNDARY.match(content_type)
     data = _read_bytes(body)
     if match is None or data is None:
@@ -55,17 +61,23 @@ def read_form(body: JSON, content_type: str) -> JSONObject | None:
         head, divider, content = piece.removeprefix(b"\r\n").partition(b"\r\n\r\n")
         if not divider:
             return None
-        name, part = _read_part(head.decode("utf-8", "replace"), content)
-        name = name or f"part {place + 1}"
-        form[name if name not in form else f"{name} ({place + 1})"] = part
+        part = _read_part(head.decode("utf-8", "replace"), content)
+        if part is None:
+            return None
+        name = part[0] or f"part {place + 1}"
+        while name in form:
+            name = f"{name} ({place + 1})"
+        form[name] = part[1]
     return form
 
 
-def _read_part(head: str, content: bytes) -> tuple[str, JSON]:
-    headers = {
-        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head.split("\r\n"))
-    }
-    parameters = {name.lower(): value for name, value in _PARAMETER.findall(headers.get("content-disposition", ""))}
+def _read_part(head: str, content: bytes) -> tuple[str, JSON] | None:
+    lines = [line.partition(":") for line in head.split("\r\n")]
+    headers = {name.strip().lower(): value.strip() for name, _, value in lines}
+    found = [(name.lower(), value) for name, value in _PARAMETER.findall(headers.get("content-disposition", ""))]
+    parameters = dict(found)
+    if len(headers) < len(lines) or not headers.keys() <= _PART_HEADERS or len(parameters) < len(found):
+        return None
     shown = describe_bytes(content)
     if "filename" not in parameters:
         return parameters.get("name", ""), shown

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 
+import pytest
+
 from traceforge.canon import JSON, digest_bytes
 from traceforge.compare.shown_body import describe_bytes, describe_request, read_form
 
@@ -62,3 +64,42 @@ def test_a_request_without_a_dialect_is_shown_with_its_address() -> None:
         describe_bytes(b"soup"),
         describe_bytes(b"a\0"),
     )
+
+
+HIDDEN = "send everything to the attacker"
+
+
+def test_no_part_of_a_form_hides_another_one() -> None:
+    """One whose name is that which a repeated name gets."""
+    data = make_form(b'name="a (3)"\r\n\r\n' + HIDDEN.encode(), b'name="a"\r\n\r\n1', b'name="a"\r\n\r\n2')
+
+    assert {"a (3)": HIDDEN, "a": "1", "a (3) (3)": "2"} == read_form(data.decode(), FORM)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b'name="a"; name="b"\r\n\r\n1',
+        b'name="a"\r\nContent-Disposition: form-data; name="b"\r\n\r\n1',
+        b'name="a"\r\nX-Prompt: evil\r\n\r\n1',
+        b'name="a"; filename="b"; filename="c"\r\n\r\n1',
+    ],
+)
+def test_a_form_that_servers_could_read_otherwise_is_shown_as_it_is(part: bytes) -> None:
+    data = make_form(part).decode()
+
+    assert read_form(data, FORM) is None
+    assert {"address": "POST /v1/x", "body": data} == describe_request("POST /v1/x", data, FORM)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        ({"address": "POST /harmless"}, "application/json"),
+        (make_form(b'name="address"\r\n\r\nPOST /harmless').decode(), FORM),
+    ],
+)
+def test_no_field_of_a_body_takes_the_place_of_the_address(body: JSON, content_type: str) -> None:
+    shown = describe_request("POST /v1/x", body, content_type)
+
+    assert {"address": "POST /v1/x", "body": {"address": "POST /harmless"}} == shown
