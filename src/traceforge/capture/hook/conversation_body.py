@@ -31,6 +31,8 @@ _LAYOUTS: dict[str, tuple[tuple[str, str], Optional[int], str]] = {
     "indented": ((",", ": "), 2, ""),
     "indented-lf": ((",", ": "), 2, "\n"),
 }
+# The same with every character beyond ASCII as `\u` and four digits, which is how Python's `json` writes by default.
+_ESCAPED = {"escaped": "", **{f"{name}-escaped": name for name in _LAYOUTS if name}}
 Frame = dict[str, Any]
 
 
@@ -64,7 +66,11 @@ def _refuse_constant(name: str) -> None:
 
 
 def _find_layout(value: Any, text: str) -> str | None:
-    return next((layout for layout in _LAYOUTS if _is_written(value, layout, text)), None)
+    layouts = [*_LAYOUTS, *_ESCAPED] if "\\u" in text else _LAYOUTS
+    layout = next((layout for layout in layouts if _is_written(value, layout, text)), None)
+    if layout in _ESCAPED:
+        _write_json(value, "").encode()  # Half of a surrogate pair can be escaped, and not be a part of a body.
+    return layout
 
 
 def _is_written(value: Any, layout: str, text: str) -> bool:
@@ -79,11 +85,12 @@ def _is_written(value: Any, layout: str, text: str) -> bool:
 
 def _write_parts(value: Any, layout: str) -> Iterator[str]:
     """JSON in a layout, in parts where it is indented."""
-    separators, indent, end = _LAYOUTS[layout]
+    is_escaped = layout in _ESCAPED
+    separators, indent, end = _LAYOUTS[_ESCAPED.get(layout, layout)]
     if indent is None:
-        yield json.dumps(value, ensure_ascii=False, separators=separators)
+        yield json.dumps(value, ensure_ascii=is_escaped, separators=separators)
     else:
-        yield from json.JSONEncoder(ensure_ascii=False, separators=separators, indent=indent).iterencode(value)
+        yield from json.JSONEncoder(ensure_ascii=is_escaped, separators=separators, indent=indent).iterencode(value)
     yield end
 
 

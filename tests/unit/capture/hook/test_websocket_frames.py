@@ -11,7 +11,7 @@ import pytest
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
 
-from traceforge.capture.hook.conversation_body import SERVER_FRAMES, decode_frames
+from traceforge.capture.hook.conversation_body import SERVER_FRAMES, decode_frame, decode_frames, encode_frame
 from traceforge.capture.hook.guarded_call import GuardedCall
 from traceforge.capture.hook.in_flight_call import InFlightCall
 from traceforge.capture.hook.recorded_conversation import RecordedConversation, WatchedBytes
@@ -185,3 +185,26 @@ def test_compression_is_agreed_in_the_handshake() -> None:
     (first, _) = frames_of(watch(frame(0xC1, deflate(json.dumps({"type": "x"}).encode())), headers=headers))
 
     assert {"after": 0, "layout": "spaced", "json": {"type": "x"}} == first | {}
+
+
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [
+        (json.dumps({"a": ["ü", "😀"]}), "spaced-escaped"),
+        (json.dumps({"a": ["ü", "😀"]}, separators=(",", ":")), "escaped"),
+        (json.dumps({"a": ["ü", "😀"]}, indent=2), "indented-escaped"),
+        (json.dumps({"a": ["ü", "😀"]}, indent=2) + "\n", "indented-lf-escaped"),
+    ],
+)
+def test_json_with_escaped_characters_is_kept_as_its_value(text: str, layout: str) -> None:
+    """As Python's `json` writes it: what is compared are values, and the same bytes can be sent again."""
+    message = Message(TEXT, text.encode())
+
+    assert {"layout": layout, "json": {"a": ["ü", "😀"]}} == encode_frame(message)
+    assert message == decode_frame(encode_frame(message))
+
+
+@pytest.mark.parametrize("text", [r'{"a":"\ud800"}', r'{"a":"\u00FC"}', r'{"a":"\u00fcü"}'])
+def test_json_with_other_escapes_is_kept_as_its_text(text: str) -> None:
+    """Half of a surrogate pair cannot be a part of a body; in other spellings, the bytes could not be made again."""
+    assert {"text": text} == encode_frame(Message(TEXT, text.encode()))
