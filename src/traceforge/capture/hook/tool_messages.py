@@ -179,16 +179,18 @@ def _to_json(value: Any) -> Any:
 
 
 def _find_json(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value.value if isinstance(value, Enum) else value
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Enum):
+        return _find_json(value.value)
+    if isinstance(value, (int, float, str)):
+        return _find_plain(value)
     if isinstance(value, dict):
         if not all(type(name) is str for name in value):
             raise NotJson("a dictionary whose keys are no strings")
         return {name: _find_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_find_json(item) for item in value]
-    if isinstance(value, Enum):
-        return _find_json(value.value)
     if isinstance(value, _TEXT_TYPES):
         return str(value)
     if hasattr(type(value), "model_dump"):
@@ -196,6 +198,13 @@ def _find_json(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _find_json(getattr(value, field.name)) for field in fields(value)}
     raise NotJson(f"a {_name(type(value))}, which has no form in JSON")
+
+
+def _find_plain(value: int | float | str) -> int | float | str:
+    """A value of a subclass, such as numpy's `float64`, without what the class adds: a replay makes none of it."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return float.__float__(value) if isinstance(value, float) else int.__int__(value)
 
 
 def _encode(value: Any) -> bytes:

@@ -43,6 +43,20 @@ class Word(StrEnum):
     SOUP = "soup"
 
 
+class Degrees(float):
+    """A number with methods of its own, such as numpy's `float64`."""
+
+
+class Count(int):
+    """The same of a whole number."""
+
+
+class Greeting(str):
+    """The same of a text."""
+
+    __slots__ = ()
+
+
 @dataclass
 class Checked:
     """Equal to another that says something else."""
@@ -132,6 +146,15 @@ def test_a_result_is_made_again(result: Any, restore: Callable[[Any], Any]) -> N
 
 
 @pytest.mark.parametrize(
+    ("value", "text"),
+    [(Degrees(12.5), "12.5"), (Count(3), "3"), (Greeting("hello"), '"hello"'), (Word.SOUP, '"soup"')],
+)
+def test_an_argument_of_a_subclass_is_written_as_its_base(value: Any, text: str) -> None:
+    """The code has its type, as of every argument."""
+    assert b'{"tool":"t","arguments":{"a":%b}}' % text.encode() == encode_request("t", {"a": value})
+
+
+@pytest.mark.parametrize(
     ("result", "restore"),
     [
         (object(), _as_it_is),
@@ -143,6 +166,9 @@ def test_a_result_is_made_again(result: Any, restore: Callable[[Any], Any]) -> N
         ({"a": defaultdict(list)}, _as_it_is),
         (Checked(1, note="x"), lambda fields: Checked(fields["number"])),
         (float("inf"), _as_it_is),
+        (Degrees(12.5), _as_it_is),
+        ([Count(3)], _as_it_is),
+        ({"a": Greeting("hello")}, _as_it_is),
     ],
     ids=[
         "object",
@@ -154,6 +180,9 @@ def test_a_result_is_made_again(result: Any, restore: Callable[[Any], Any]) -> N
         "inner default",
         "not compared",
         "infinity",
+        "number with methods",
+        "inner number with methods",
+        "inner text with methods",
     ],
 )
 def test_a_result_of_which_another_value_would_be_made_is_refused(result: Any, restore: Callable[[Any], Any]) -> None:
@@ -191,8 +220,9 @@ def test_an_error_is_raised_again_with_its_attributes() -> None:
         KeyError((1, 2)),
         Coded("x", object()),
         ExceptionGroup("all", [ValueError()]),
+        Coded(Greeting("x"), 1),
     ],
-    ids=["arguments", "of no module", "argument", "inner tuple", "attribute", "group"],
+    ids=["arguments", "of no module", "argument", "inner tuple", "attribute", "group", "text with methods"],
 )
 def test_an_error_that_cannot_be_made_again_is_refused(error: Exception) -> None:
     with pytest.raises(NotJson):
