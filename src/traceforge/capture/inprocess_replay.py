@@ -60,6 +60,9 @@ class InProcessReplay(Watcher):
     def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
         self._responder.count_refusal(reason, is_deviation, scope)
 
+    def compare_answers(self, answers: tuple[bytes, bytes], reason: str, scope: str) -> None:
+        self._responder.compare_answers(answers, reason, scope)
+
 
 @contextmanager
 def replay(*, session: str = "", pace: str = "none", player: Player | None = None) -> Iterator[InProcessReplay]:

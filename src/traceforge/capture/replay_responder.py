@@ -116,6 +116,15 @@ class ReplayResponder(Struct, frozen=True):
         """A call was refused before it could be looked up; or, with `is_deviation`, after it was."""
         self._find_player(scope).count_unmatched(reason, needs_fresh=is_deviation, scope=scope)
 
+    def compare_answers(self, answers: tuple[bytes, bytes], reason: str, scope: str) -> None:
+        """An approved answer, and what an application or a tool of it answered in its place: count a difference."""
+        try:
+            is_same = self._find_player(scope).is_same_answer(*answers)
+        except Exception:  # noqa: BLE001 (an answer that cannot be redacted is not the approved one)
+            is_same = False
+        if not is_same:
+            self.count_refusal(reason, True, scope)
+
     def _fail(self, method: str, url: str, reason: str) -> ReplayResult:
         unmatched = self.player.count_unmatched(reason)
         return ReplayResult(unmatched.to_response(find_endpoint(method, url).dialect), unmatched=unmatched)

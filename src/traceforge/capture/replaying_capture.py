@@ -74,3 +74,6 @@ class ReplayingCapture(Capture):
 
     def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
         self.responder.count_refusal(reason, is_deviation, scope)
+
+    def compare_answers(self, answers: tuple[bytes, bytes], reason: str, scope: str) -> None:
+        self.responder.compare_answers(answers, reason, scope)

@@ -165,6 +165,10 @@ class Player:
         """How many calls got a recorded or synthesised response; adopted ones are not counted."""
         return self.use_counts.total()
 
+    def is_same_answer(self, recorded: bytes, now: bytes) -> bool:
+        """Whether an answer of today, once it is redacted, is a recorded one. Both are JSON."""
+        return self._keyer.is_same_answer(recorded, now)
+
     def play(
         self, method: str, url: str, headers: Headers, body: bytes, caller: Caller, *, allow_upstream: bool = False
     ) -> ReplayResult:

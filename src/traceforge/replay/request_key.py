@@ -209,6 +209,11 @@ class RequestKeyer:
             self._cache_request((method, url, headers, tests, body), request)
         return request
 
+    def is_same_answer(self, recorded: bytes, now: bytes) -> bool:
+        """Whether two answers are the same once both are redacted: the recorded one may repeat what was sent."""
+        before, after = self._redactor.redact_answer(recorded), self._redactor.redact_answer(now)
+        return exact_canonical_bytes(before) == exact_canonical_bytes(after)
+
     def _cache_request(self, cache_key: _CacheKey, request: KeyedRequest) -> None:
         if len(cache_key[-1]) > CACHED_REQUEST_BYTES_MAX:
             return

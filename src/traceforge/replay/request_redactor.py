@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from traceforge.canon import JSON
+from traceforge.canon import JSON, parse_exact_json
 from traceforge.exchange import Headers, find_header
 from traceforge.redact.redactions import Redaction
 from traceforge.redact.redactor import Redactor, is_redacted_by_type
@@ -56,6 +56,9 @@ class RequestRedactor:
 
     def redact_body(self, head: RedactedHead, body: bytes) -> tuple[JSON, list[Redaction]]:
         return redact_request(self._redactor, body, head.media_type, head.encodings)
+
+    def redact_answer(self, answer: bytes) -> JSON:
+        return self._redactor.redact_json(parse_exact_json(answer)).value
 
     def is_stored_as_text(self, body: JSON) -> bool:
         """Whether a JSON body is stored as its text, because a value would look like another body."""

@@ -116,6 +116,9 @@ class ChildWatcher(Watcher):
     def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
         self._sender.send(write_frame({"kind": "refused", "why": reason, "deviation": is_deviation, "scope": scope}))
 
+    def compare_answers(self, answers: tuple[bytes, bytes], reason: str, scope: str) -> None:
+        self._sender.send(write_frame({"kind": "answers", "why": reason, "scope": scope}, answers))
+
     def report_test(self, scope: str, event: str) -> None:
         """A test began or ended. In a replay, the parent must know of it before the next call asks for a response."""
         self._report_event({"kind": "test", "scope": scope, "what": event, "worker": current_worker()})

@@ -13,6 +13,7 @@ taken. Such calls wait in `dropped_calls` until the next call begins (`end_dropp
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -20,6 +21,7 @@ from typing import Any
 
 from .in_flight_call import CLIENT_LEFT, CUT, FAILED, TIMED_OUT, Conversation, HeaderPairs, InFlightCall
 from .pytest_scopes import current_scope
+from .redacted_json import can_be_same_json, is_equal_json
 from .replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 from .watcher import Watcher
 from .worker_thread import run_in_worker, submit_to_worker
@@ -166,6 +168,17 @@ class GuardedCall:
         """The application does something else than in the approved call that this one replays."""
         if self._replayer is not None:
             call_safely(None, self._replayer.count_refusal, reason, True, current_scope())
+
+    def compare_answer(self, recorded: Any, now: Any, reason: str) -> None:
+        """What the application did itself must be what is approved: count the reason where it is not.
+
+        `recorded` and `now` are JSON. Where something was redacted, the watcher decides, which can redact `now`, too.
+        """
+        if not can_be_same_json(recorded, now):
+            self.count_deviation(reason)
+        elif self._replayer is not None and not is_equal_json(recorded, now):
+            answers = (json.dumps(recorded).encode(), json.dumps(now).encode())
+            call_safely(None, self._replayer.compare_answers, answers, reason, current_scope())
 
     @property
     def is_open(self) -> bool:

@@ -37,7 +37,6 @@ from .mcp_messages import (
     read_refusal,
     request_url,
 )
-from .redacted_json import is_same_json
 from .replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 
 EARLY_BYTES_MAX = 1 << 20  # of messages that wait for the next request
@@ -212,9 +211,8 @@ class McpTraffic:
         """What the server did next is recorded for the answer that it got then."""
         for told in self._told:
             if is_client_answer(told.message) and told.message.get("id") == message["id"]:
-                is_same = is_same_json(told.message["client"], read_client_answer(message))
-                if not is_same and told.call is not None:
-                    told.call.count_deviation(ANSWERS_OTHERWISE)
+                if told.call is not None:
+                    told.call.compare_answer(told.message["client"], read_client_answer(message), ANSWERS_OTHERWISE)
                 self._told.remove(told)
                 return
 

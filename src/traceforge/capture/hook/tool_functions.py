@@ -7,6 +7,7 @@ wants it to run, or it calls models itself; runs one that is not approved where 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,7 +27,6 @@ from .tool_messages import (
     encode_error,
     encode_request,
     encode_result,
-    is_same_answer,
     tool_url,
 )
 
@@ -196,5 +196,6 @@ class _ToolRun:
 
     def _compare(self, answer: bytes) -> None:
         """The function ran although its answer is approved: it must not have changed."""
-        if RUNS_ANSWER not in (self._recorded, answer) and not is_same_answer(self._recorded, answer):
-            self.call.count_deviation(f"the tool {self._tool.name} ran, and its answer is not the approved one")
+        if RUNS_ANSWER not in (self._recorded, answer):
+            reason = f"the tool {self._tool.name} ran, and its answer is not the approved one"
+            self.call.compare_answer(json.loads(self._recorded), json.loads(answer), reason)

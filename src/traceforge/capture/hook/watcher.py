@@ -6,6 +6,7 @@ to them. Nothing that they raise reaches the application; in a replay, the call 
     begin_call       every model call, before it is sent                      all
     replay_call      the same call, once its request is complete              those with `replays`
     count_refusal    a call that was refused because replaying it failed      those with `replays`
+    compare_answers  what the application did itself in an approved call      those with `replays`
     count_library_answer  a call that a recorder or a mock of the suite answered   all
     note_unseen      traffic that cannot be watched                           those that record
 """
@@ -38,6 +39,12 @@ class Watcher:
         """A call of this scope was refused because it could not be replayed.
 
         `is_deviation`: it is approved, and the application waits or reads on where it did not when it was recorded.
+        """
+
+    def compare_answers(self, answers: tuple[bytes, bytes], reason: str, scope: str) -> None:
+        """Two answers are JSON, a redacted one and one of today: count the reason where they differ.
+
+        The reason is that of a deviation, as in `count_refusal`.
         """
 
     def count_library_answer(self, library: str) -> None:

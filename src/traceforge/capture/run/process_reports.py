@@ -133,6 +133,10 @@ class ProcessConnection:
             if self._reports._replay is not None:
                 reason, scope = str(head["why"]), str(head.get("scope", ""))
                 self._reports._replay.count_refusal(reason, head.get("deviation") is True, scope)
+        elif kind == "answers":
+            if self._reports._replay is not None:
+                recorded, now = pieces
+                self._reports._replay.compare_answers((recorded, now), str(head["why"]), str(head["scope"]))
         elif kind == "answered":
             self._reports.suite.library_answers[str(head["library"]), str(head["scope"])] += 1
         elif kind in CASSETTE_EVENTS:

@@ -81,6 +81,11 @@ class CountingWatcher(Watcher):
     def count_refusal(self, reason: str, is_deviation: bool = False, scope: str = "") -> None:
         self.refusals.append(reason)
 
+    def compare_answers(self, answers: tuple[bytes, bytes], reason: str, scope: str) -> None:
+        """A value that was redacted is a mail address; its place is known."""
+        if b"@" not in answers[1]:
+            self.refusals.append(reason)
+
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
@@ -258,7 +263,14 @@ def answer_question(question: Message, result: Any) -> Message:
     return {"jsonrpc": "2.0", "id": question["id"], "result": result}
 
 
-@pytest.mark.parametrize(("now", "refusals"), [({"n": 3}, []), ({"n": 4}, [ANSWERS_OTHERWISE])])
+@pytest.mark.parametrize(
+    ("now", "refusals"),
+    [
+        ({"n": 3, "mail": "a@b.c"}, []),
+        ({"n": 4, "mail": "a@b.c"}, [ANSWERS_OTHERWISE]),
+        ({"n": 3, "mail": "nobody"}, [ANSWERS_OTHERWISE]),
+    ],
+)
 def test_what_the_client_answers_a_question_is_compared(session: Session, now: Any, refusals: list[str]) -> None:
     """The rest of the recorded answer depends on it. Not so for `roots`: these are folders of a machine."""
     session.start(call_tool(1))
@@ -273,7 +285,7 @@ def test_what_the_client_answers_a_question_is_compared(session: Session, now: A
     assert [ROOTS] == told(session)
     session.take_client_message(answer_question(ROOTS, "/home/b"))
     assert [ELICITATION] == told(session)
-    session.take_client_message(answer_question(ELICITATION, {**now, "mail": "a@b.c"}))
+    session.take_client_message(answer_question(ELICITATION, now))
     assert ([respond(5, "done")], refusals) == (told(session), watcher.refusals)
 
 

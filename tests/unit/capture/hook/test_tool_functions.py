@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -123,6 +124,24 @@ def test_a_tool_that_runs_must_answer_as_approved(kitchen: Kitchen) -> None:
         traceforge.real_tools(),
     ):
         assert {"price": 13, "name": "soup"} == kitchen.find_dish("soup")
+
+
+@pytest.mark.parametrize(("owner", "is_approved"), [("bob@kitchen.example", True), ("nobody at all", False)])
+def test_a_redacted_answer_of_a_tool_that_runs_is_compared(kitchen: Kitchen, owner: str, is_approved: bool) -> None:
+    """Once it is redacted, too: another address has the same place, and another text has not."""
+    owners = ["ada@kitchen.example"]
+
+    @traceforge.tool
+    def find_owner() -> str:
+        return f"{owners[0]} owns it"
+
+    with traceforge.capture():
+        find_owner()
+    owners[0] = owner
+
+    expected: Any = contextlib.nullcontext() if is_approved else pytest.raises(CallNotRecorded, match="approved one")
+    with expected, traceforge.replay(), traceforge.real_tools():
+        assert f"{owner} owns it" == find_owner()
 
 
 def test_a_tool_that_calls_another_runs_and_the_other_replays(kitchen: Kitchen) -> None:

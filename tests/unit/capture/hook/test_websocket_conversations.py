@@ -61,9 +61,7 @@ def test_the_message_names_the_frame_that_differs(talk: Talk, server: WebSocketS
 
 
 @each_client
-def test_ids_of_events_do_not_count_beside_other_letters(
-    talk: Talk, server: WebSocketServer, tmp_path: Path
-) -> None:
+def test_ids_of_events_do_not_count_beside_other_letters(talk: Talk, server: WebSocketServer, tmp_path: Path) -> None:
     """Clients in Python write letters beyond ASCII as escapes, which is JSON as any other."""
     update = {"type": "session.update", "event_id": "mine_1", "session": {"instructions": "Grüße höflich."}}
     exchanges = record(talk, server.url + PATH, [1, update, 1, ASK, 3])
