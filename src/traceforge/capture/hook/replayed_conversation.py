@@ -58,12 +58,20 @@ HOLD_S = (
 STOP_S = 5.0  # How long a conversation that is stopped may take to look up what was sent.
 LINGER_S = 2.0  # How long a client may take to leave after its connection was closed.
 REFUSED_CODE = 1011
+_ADDRESS = ("127.0.0.1", 0)  # of both ends, which have none
 # Not a normal end, which no server has sent: an application that waits for more would take it for the answer's.
 SILENT = "TraceForge replay: nothing more was recorded, and the client was silent"
 
 
 class _ClientSocket(socket.socket):
     """The end that a client library gets, which takes it for a connection over TCP."""
+
+    def getpeername(self) -> tuple[str, int]:
+        """Return an address as TCP has it: an application may take the host and the port out of it."""
+        return _ADDRESS
+
+    def getsockname(self) -> tuple[str, int]:
+        return _ADDRESS
 
     def setsockopt(self, level: int, *arguments: Any) -> None:
         """Set an option; one of TCP has no meaning here, and the system would refuse it."""

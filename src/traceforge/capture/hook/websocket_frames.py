@@ -22,8 +22,10 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 NO_STATUS = 1005  # of a close frame that says nothing; never sent
 _REASON_BYTES_MAX = 123
 _ACCEPT_SALT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-# They belong to one connection: they are made anew, or left out.
-_OF_CONNECTION = frozenset({"connection", "upgrade", "sec-websocket-accept", "sec-websocket-extensions"})
+# They belong to one connection, or to the body of a call: they are made anew, or left out.
+_OF_CONNECTION = frozenset(
+    {"connection", "content-length", "upgrade", "sec-websocket-accept", "sec-websocket-extensions"}
+)
 
 
 class MessageTooLarge(ValueError):

@@ -130,6 +130,26 @@ def test_a_client_may_take_its_socket_for_one_of_tcp(tmp_path: Path) -> None:
         open_socket()
 
 
+def test_a_replayed_connection_has_addresses_and_the_headers_of_a_handshake(
+    server: WebSocketServer, tmp_path: Path
+) -> None:
+    """Those of the ends of TCP, of which an application takes the host; and no length, as a 101 has no body."""
+
+    async def connect() -> tuple[Any, Any, list[str]]:
+        async with websockets.asyncio.client.connect(server.url + PATH) as connection:
+            await connection.recv()
+            assert connection.response is not None
+            headers = [name.lower() for name in connection.response.headers]
+            return connection.remote_address[0], connection.local_address[0], headers
+
+    exchanges = record(TALKS["asyncio"], server.url + PATH, [1])
+
+    with traceforge.replay(player=make_player(tmp_path, *exchanges)):
+        peer, own, headers = asyncio.run(connect())
+
+    assert ("127.0.0.1", "127.0.0.1", False) == (peer, own, "content-length" in headers)
+
+
 @each_client
 def test_a_client_that_only_closes_is_compared(talk: Talk, server: WebSocketServer, tmp_path: Path) -> None:
     """It sent nothing when it was recorded, and nothing now."""
