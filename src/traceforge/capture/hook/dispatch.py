@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from enum import Enum, auto
 from types import CodeType
+from typing import Any
 
 from . import tripwire
 from .callsite import CallSites, current_test
@@ -255,6 +256,19 @@ def inside_tool(note_inner_call: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         _note_inner_call.reset(token)
+
+
+def carry_tool(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for another thread, where it runs for the tool that runs here; the same one where none does."""
+    note_inner_call = _note_inner_call.get()
+    if note_inner_call is None:
+        return function
+
+    def run(*args: Any, **options: Any) -> Any:
+        with inside_tool(note_inner_call):
+            return function(*args, **options)
+
+    return run
 
 
 def outside_tool_transport(context: Context | None) -> Context | None:

@@ -8,7 +8,9 @@ wants it to run, or it calls models itself; runs one that is not approved where 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -39,6 +41,30 @@ def hook_tools(module: Any, patches: Patches) -> None:
     """`traceforge.tools`, in the process of the application."""
     patches.wrap(module, "call_tool", lambda _: _call)
     patches.wrap(module, "call_tool_async", lambda _: _call_async)
+    patches.wrap(threading.Thread, "start", _wrap_start)
+    patches.wrap(ThreadPoolExecutor, "submit", _wrap_submit)
+
+
+def _wrap_start(start: Any) -> Any:
+    """A thread that a tool starts is a part of it: what it asks a model is a call of the tool."""
+
+    def watched(self: Any) -> None:
+        function = self.run
+        run = dispatch.carry_tool(function)
+        if run is not function:
+            self.run = run
+        start(self)
+
+    return watched
+
+
+def _wrap_submit(submit: Any) -> Any:
+    """So is what it gives to the threads of a pool, which may have been there before."""
+
+    def watched(self: Any, function: Any, /, *args: Any, **options: Any) -> Any:
+        return submit(self, dispatch.carry_tool(function), *args, **options)
+
+    return watched
 
 
 def _call(tool: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,38 @@ def test_a_tool_that_runs_must_answer_as_approved(kitchen: Kitchen) -> None:
         traceforge.real_tools(),
     ):
         assert {"price": 13, "name": "soup"} == kitchen.find_dish("soup")
+
+
+def test_a_tool_that_calls_another_in_a_thread_runs_too(kitchen: Kitchen) -> None:
+    """In one of its own, and in one of a pool that was there before."""
+    results: list[Any] = []
+
+    @traceforge.tool
+    def plan_dinner(dish: str) -> int:
+        kitchen.ran.append("dinner")
+        thread = threading.Thread(target=lambda: results.append(kitchen.find_dish(dish)))
+        thread.start()
+        thread.join()
+        return len(results)
+
+    @traceforge.tool
+    def plan_lunch(dish: str) -> str:
+        kitchen.ran.append("lunch")
+        return str(pool.submit(kitchen.find_dish, dish).result()["name"])
+
+    def plan() -> str:
+        plan_dinner("soup")
+        return plan_lunch("salad")
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(str).result()
+        with traceforge.capture():
+            plan()
+        kitchen.ran.clear()
+        with traceforge.replay() as replayed:
+            assert "salad" == plan()
+
+    assert (4, ["dinner", "lunch"]) == (replayed.played, kitchen.ran)
 
 
 @pytest.mark.parametrize(("owner", "is_approved"), [("bob@kitchen.example", True), ("nobody at all", False)])
