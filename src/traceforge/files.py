@@ -283,8 +283,8 @@ def write_private_chunks(path: str, chunks: Iterable[bytes]) -> None:
 def check_not_planted(path: str) -> os.stat_result | None:
     """Refuse a file, a link or a pipe that another user has put into a folder in which everybody may create files.
 
-    That user would get what we write, or would choose which of our files we overwrite. The result is what is there,
-    without following a link; None where nothing is.
+    That user would get what we write, or would choose which of our files we overwrite. Returns the status of the
+    path, without following a link; None if nothing exists there.
 
     Raises:
         CannotWrite: the path belongs neither to this user nor to the owner of the folder.

@@ -19,6 +19,7 @@ import click
 from traceforge import __version__
 from traceforge.cli.command_table import TOP
 from traceforge.cli.lazy_group import LazyGroup
+from traceforge.cli.shell_completion import register_shells
 from traceforge.errors import STDOUT_HINT, CannotRead, CannotWrite, InternalError, TraceForgeError
 from traceforge.findings import ExitCode
 from traceforge.report.text_format import hint_line
@@ -136,8 +137,6 @@ def _explain_os_error(error: OSError) -> TraceForgeError:
 def _invoke(arguments: list[str]) -> int:
     """As `cli.main`, except that a broken pipe is not turned into exit code 1, which means findings."""
     if COMPLETION_VARIABLE in os.environ:
-        from traceforge.cli.shell_completion import register_shells  # 4 ms
-
         register_shells()
         with suppress(TraceForgeError):  # A missing extra leaves nothing to complete.
             cli.main(arguments, prog_name="traceforge")

@@ -40,7 +40,7 @@ class SpokenFrame(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The name, and how many frames it stands for."""
+        """The name, and the number of frames if it is more than one."""
         return f"{self.name} ({self.times} frames)" if self.times > 1 else self.name
 
     @property

@@ -74,15 +74,15 @@ def read_form(body: JSON, content_type: str) -> JSONObject | None:
 def _read_part(head: str, content: bytes) -> tuple[str, JSON] | None:
     lines = [line.partition(":") for line in head.split("\r\n")]
     headers = {name.strip().lower(): value.strip() for name, _, value in lines}
-    found = [(name.lower(), value) for name, value in _PARAMETER.findall(headers.get("content-disposition", ""))]
-    parameters = dict(found)
-    if len(headers) < len(lines) or not headers.keys() <= _PART_HEADERS or len(parameters) < len(found):
+    pairs = [(name.lower(), value) for name, value in _PARAMETER.findall(headers.get("content-disposition", ""))]
+    parameters = dict(pairs)
+    if len(headers) < len(lines) or not headers.keys() <= _PART_HEADERS or len(parameters) < len(pairs):
         return None
-    shown = describe_bytes(content)
+    description = describe_bytes(content)
     if "filename" not in parameters:
-        return parameters.get("name", ""), shown
+        return parameters.get("name", ""), description
     file: JSONObject = {"filename": parameters["filename"], "type": headers.get("content-type", "")}
-    return parameters.get("name", ""), {**file, "content": shown}
+    return parameters.get("name", ""), {**file, "content": description}
 
 
 def _read_bytes(body: JSON) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Secrets that what stands beside them gives away: the id of an AWS key, the type of a JSON Web Key, the address of a
+"""Secrets that their neighbours give away: the id of an AWS key, the type of a JSON Web Key, the address of a
 service, the call of a JWT library, the program that takes a password.
 
 In: text around a mark. Out: the range of the secret, or of several. Never: takes the mark alone as proof: the value

@@ -26,17 +26,17 @@ CONVERSATIONS_MAX = 1024  # A process that was killed ends none. Beyond, the fra
 
 
 class _OpenConversation(Struct):
-    """What is known of a conversation: with it, each of its frames is compared once."""
+    """A conversation that goes on, so that each of its frames is compared once."""
 
-    given: Recording
-    recordings: list[Recording]  # that begin with the frames so far
+    recording: Recording  # that answers it
+    candidates: list[Recording]  # that begin with the frames so far
     frames: NextFrames
 
 
 class OpenConversations:
-    """Which recordings the open conversations were given. Safe to use from several threads.
+    """Which recording answers each open conversation. Safe to use from several threads.
 
-    Two that are open at the same time get two recordings where there are two.
+    Two equal conversations that are open at the same time are answered from two recordings, if there are two.
     """
 
     def __init__(self) -> None:
@@ -63,32 +63,33 @@ class OpenConversations:
             self._open[conversation] = _OpenConversation(chosen, recordings, frames)
         return chosen
 
-    def goes_on(self, conversation: str, start: int, body: bytes, library: Library) -> bool:
-        """Whether the recording that a conversation was given goes on with the frames of a body, the `start`-th and
-        those after it, and answers as it did; where it is not sure, all frames must be looked up.
+    def is_as_recorded(self, conversation: str, start: int, body: bytes, library: Library) -> bool:
+        """Whether the recording that answers a conversation continues with the frames of a body, the `start`-th and
+        those after it. False also where that is not certain: then all frames must be looked up.
         """
         with self._lock:
             state = self._open.get(conversation)
         if state is None or state.frames.count != start or (compared := state.frames.compare(body)) is None:
             return False
-        state.recordings = [item for item in state.recordings if _goes_on(item, start, compared.frames)]
-        if not state.recordings:
+        state.candidates = [item for item in state.candidates if _has_frames(item, start, compared.frames)]
+        if not state.candidates:
             return False
         with self._lock:
-            chosen = self._choose(conversation, state.recordings, library)
-        return chosen is state.given and not (compared.has_redactions and _repeats_request(chosen))
+            chosen = self._choose(conversation, state.candidates, library)
+        return chosen is state.recording and not (compared.has_redactions and _repeats_request(chosen))
 
-    def _choose(self, conversation: str, recordings: list[Recording], library: Library) -> Recording:
-        given_names = {state.given.name for other, state in self._open.items() if other != conversation}
-        free = (item for item in recordings if item.name not in given_names and not library.has_answered(item))
-        return next(free, recordings[-1])
+    def _choose(self, conversation: str, candidates: list[Recording], library: Library) -> Recording:
+        used_names = {state.recording.name for other, state in self._open.items() if other != conversation}
+        free = (item for item in candidates if item.name not in used_names and not library.has_answered(item))
+        return next(free, candidates[-1])
 
     def end(self, conversation: str) -> None:
         with self._lock:
             self._open.pop(conversation, None)
 
 
-def _goes_on(recording: Recording, start: int, following: list[JSON]) -> bool:
+def _has_frames(recording: Recording, start: int, following: list[JSON]) -> bool:
+    """Whether a recording has these frames from the `start`-th on."""
     try:
         frames = list_client_frames(recording.source.load_key_fields().body)
     except TraceForgeError:

@@ -200,7 +200,7 @@ class Player:
         the frames before them are needed, too.
         """
         if start:
-            is_same = self.conversations.goes_on(conversation, start, body, self._library)
+            is_same = self.conversations.is_as_recorded(conversation, start, body, self._library)
             return ReplayResult(SAME_RECORDING if is_same else SEND_ALL)
         caller = self._name_caller(caller)
         for scope in dict.fromkeys((caller.scope, "")):

@@ -103,7 +103,7 @@ class VolatileRules:
             return self
         moved = copy(self)
         moved._paths = [
-            (path, rest) for path, steps in self._paths if (rest := _skip(steps, name, count)) is not None
+            (path, remaining) for path, steps in self._paths if (remaining := _skip(steps, name, count)) is not None
         ]
         return moved
 

@@ -220,8 +220,8 @@ def _message(message: JSON, full: bool) -> str:
     if not isinstance(message, dict):
         return _short(message, full)
     values = (_plain_content(message.get("content")), _plain_tool_calls(message.get("tool_calls")))
-    shown = " ".join(_short(value, full) for value in values if value not in (None, "", []))
-    return f"{one_line(str(message.get('role')))}: {shown}"
+    text = " ".join(_short(value, full) for value in values if value not in (None, "", []))
+    return f"{one_line(str(message.get('role')))}: {text}"
 
 
 _CALL_FIELDS = frozenset({"id", "type", "function"})
@@ -244,13 +244,13 @@ def _plain_content(content: JSON) -> JSON:
 
 def _plain_tool_calls(calls: JSON) -> JSON:
     """`find({"q":1})` for each call, as an answer shows them; calls that hold more as they are."""
-    shown: list[str] = []
+    texts: list[str] = []
     for call in calls if isinstance(calls, list) else []:
         function = call.get("function") if isinstance(call, dict) and call.keys() <= _CALL_FIELDS else None
         if not isinstance(function, dict) or function.keys() != {"name", "arguments"}:
             return calls
-        shown.append(f"{function['name']}({function['arguments']})")
-    return ", ".join(shown) if shown else calls
+        texts.append(f"{function['name']}({function['arguments']})")
+    return ", ".join(texts) if texts else calls
 
 
 def _short(value: JSON, full: bool) -> str:

@@ -67,15 +67,15 @@ class Tool:
             bound = self._own_signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arguments: dict[str, Any] = {}
-        rest: Mapping[str, Any] = {}
+        extra: Mapping[str, Any] = {}  # Those of `**kwargs`.
         for name, value in bound.arguments.items():
             if bound.signature.parameters[name].kind is Parameter.VAR_KEYWORD:
-                rest = value
+                extra = value
             else:
                 arguments[name] = value
-        if not rest.keys().isdisjoint(arguments):  # `def find(name, /, **more)` may get another `name`.
+        if not extra.keys().isdisjoint(arguments):  # `def find(name, /, **more)` may get another `name`.
             arguments = {f"{name}/": value for name, value in arguments.items()}
-        return {name: value for name, value in (arguments | {**rest}).items() if self._is_compared(name)}
+        return {name: value for name, value in (arguments | {**extra}).items() if self._is_compared(name)}
 
     def _is_compared(self, argument: str) -> bool:
         return argument.removesuffix("/") not in self._ignored

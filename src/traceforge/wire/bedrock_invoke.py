@@ -79,8 +79,8 @@ _FINISH_REASONS = {
 def _load(codec: str) -> DialectModule:
     """Deferred, as in `dialects`: most projects use one family."""
     module, _, name = codec.partition(":")
-    found: object = import_module(module)
-    return cast("DialectModule", getattr(found, name) if name else found)
+    imported: object = import_module(module)
+    return cast("DialectModule", getattr(imported, name) if name else imported)
 
 
 def decode_request(body: JSONObject, model: str = "") -> JSONObject:

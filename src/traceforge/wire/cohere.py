@@ -204,13 +204,13 @@ def _merge(before: JSONObject, more: JSONObject) -> JSONObject:
     """An item with the next piece of it: texts grow, `type` and `id` are sent once."""
     merged = dict(before)
     for name, value in more.items():
-        held = merged.get(name)
-        if isinstance(held, dict) and isinstance(value, dict):
-            merged[name] = _merge(held, value)
-        elif name in ("type", "id", "name") and held:
-            merged[name] = held
+        earlier = merged.get(name)
+        if isinstance(earlier, dict) and isinstance(value, dict):
+            merged[name] = _merge(earlier, value)
+        elif name in ("type", "id", "name") and earlier:
+            merged[name] = earlier
         else:
-            merged[name] = append_delta(held, value)
+            merged[name] = append_delta(earlier, value)
     return merged
 
 
@@ -298,7 +298,7 @@ def _encode_v1_response(unified: JSONObject) -> JSONObject:
     return {**body, **without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))}
 
 
-class LineAssembler(StreamAssembler):
+class V1ChatAssembler(StreamAssembler):
     """Puts an answer of `/v1/chat` together from its lines; the last one repeats all of it."""
 
     def add_event(self, event: JSONObject, name: str = "") -> None:
@@ -335,7 +335,7 @@ def _encode_v1_stream(unified: JSONObject) -> list[StreamFrame]:
     ]
 
 
-V1_CHAT = BodyCodec(_decode_v1_request, _decode_v1_response, _encode_v1_response, _encode_v1_stream, LineAssembler)
+V1_CHAT = BodyCodec(_decode_v1_request, _decode_v1_response, _encode_v1_response, _encode_v1_stream, V1ChatAssembler)
 
 
 # /v1/generate
@@ -384,7 +384,7 @@ def _encode_generate_response(unified: JSONObject) -> JSONObject:
     return {**body, **without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))}
 
 
-class GenerateAssembler(LineAssembler):
+class GenerateAssembler(V1ChatAssembler):
     """Puts an answer of `/v1/generate` together; the last line repeats all of it."""
 
     def finish(self) -> JSONObject:

@@ -139,7 +139,7 @@ class DialectModule(Protocol):
 class BodyCodec(Struct, frozen=True):
     """The functions of a `DialectModule`, for an endpoint whose bodies are other ones.
 
-    A server may answer with a list in place of an object: `decode_list` makes the object that it stands for.
+    A server may answer with a list in place of an object: `decode_list` makes an object of it.
     """
 
     decode_request: Callable[[JSONObject, str], JSONObject]

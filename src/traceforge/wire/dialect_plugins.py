@@ -59,11 +59,11 @@ def load_plugins() -> LoadedPlugins:
     return LoadedPlugins(by_name, tuple(problems))
 
 
-def _find_problem(declaration: object, taken: Mapping[str, DialectPlugin]) -> str:
+def _find_problem(declaration: object, others: Mapping[str, DialectPlugin]) -> str:
     """Why a declaration cannot be used; "" where it can."""
     if not isinstance(declaration, DialectDeclaration):
         return "has no DIALECT that is a DialectDeclaration"
-    if not _NAME.match(declaration.name) or declaration.name in _RESERVED or declaration.name in taken:
+    if not _NAME.match(declaration.name) or declaration.name in _RESERVED or declaration.name in others:
         return "has a name that is not free, or is more than small letters, digits and -"
     return _find_pattern_problem(f"{path.after}{path.path}" for path in declaration.endpoints)
 

@@ -52,8 +52,8 @@ def _import_codec(dialect: str, kind: EndpointKind) -> DialectModule:
     paths = find_declaration(dialect).endpoints
     codec = next((path.codec for path in paths if path.kind is kind), "")
     module, _, name = codec.partition(":")
-    found: object = import_module(module or _module_name(dialect))
-    return cast("DialectModule", getattr(found, name) if name else found)
+    imported: object = import_module(module or _module_name(dialect))
+    return cast("DialectModule", getattr(imported, name) if name else imported)
 
 
 def import_dialects() -> None:

@@ -122,7 +122,7 @@ def _find(path: str, host: str) -> tuple[Endpoint, str]:
     for rule in _all_rules():
         match = re.search(rule.pattern, path)
         if match and _counts_at(rule, host):
-            name = _KNOWN.get(rule.dialect, rule.dialect)
+            name = _BY_NAME.get(rule.dialect, rule.dialect)
             endpoint = Endpoint(name, EndpointKind(rule.kind), match.groupdict().get("model") or "")
             return endpoint, path[: match.start("endpoint")] if isinstance(name, Dialect) else ""
     return OTHER_ENDPOINT, ""
@@ -172,7 +172,7 @@ def _plugin_rules() -> tuple[PathRule, ...]:
     )
 
 
-_KNOWN = {dialect.value: dialect for dialect in Dialect}
+_BY_NAME = {dialect.value: dialect for dialect in Dialect}
 _BUILT_IN = tuple(PathRule(*row) for row in dialect_index.RULES)
 OTHER_ENDPOINT = Endpoint(None, EndpointKind.OTHER)
 

@@ -54,8 +54,8 @@ _MEMBER_VERBS = {**_VERBS, "GET": "retrieve", "POST": "update"}
 
 @lru_cache(NAMES_CACHED)
 def name_operation(method: str, path: str) -> str:
-    """The name of an operation; "" for an endpoint of a dialect, and for what is no API. Without a method, it has no
-    verb.
+    """The name of an operation, without a verb if `method` is empty; "" for an endpoint of a dialect, and for a path
+    that does not look like an API.
     """
     if len(path) > PATH_LENGTH_MAX or find_path_endpoint(method or "POST", path).dialect is not None:
         return ""

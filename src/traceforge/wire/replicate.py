@@ -55,11 +55,11 @@ _RESPONSE_FIELDS = ("id", "model", "output", "status", "metrics", "usage")
 
 def decode_request(body: JSONObject, model: str = "") -> JSONObject:
     """The unified request: the prompt of the input, and the parameters of language models."""
-    given = as_object(body.get("input"))
+    inputs = as_object(body.get("input"))
     unified: JSONObject = dict(body)
-    for name, value in given.items():
+    for name, value in inputs.items():
         unified.setdefault(_PARAMETERS.get(name, name), value)
-    system, prompt = given.get("system_prompt"), given.get("prompt")
+    system, prompt = inputs.get("system_prompt"), inputs.get("prompt")
     if isinstance(system, str) and isinstance(prompt, str) and "messages" not in unified:
         unified["messages"] = [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
     if not model and isinstance(body.get("version"), str):

@@ -19,10 +19,10 @@ EVENT_STREAM_TYPE = "text/event-stream"
 def is_unknown_stream(
     framing: BodyFraming, media_type: str, chunks: Sequence[bytes], *, has_length: bool, is_left: bool
 ) -> bool:
-    """Whether a response was a stream: events under their label, or chunks of which nobody knew how many come.
+    """Whether a response was a stream: server-sent events with their content type, or chunks without a known end.
 
-    A response with a length is a whole, although the network divides it. A JSON document is one, too, also where it
-    was cut off. `is_left`: the client did not wait for its end, so more chunks would have come.
+    A response with a length is not, although the network divides it; neither is a JSON document, even one that was
+    cut off. `is_left`: the client did not wait for its end, so more chunks would have come.
     """
     label = media_type.partition(";")[0].strip().lower()
     if framing is BodyFraming.SSE and label == EVENT_STREAM_TYPE:

@@ -63,7 +63,7 @@ def _prepare(variables: Any, watcher: Any, args: Any, more: Any, named: Any) -> 
 
 
 def _starts_tool_server() -> bool:
-    """Whether an MCP client starts its server, which is not watched itself. Not loaded: there is no such client."""
+    """Whether an MCP client starts its server, which is not watched itself. Only `dispatch` can know."""
     dispatch = sys.modules.get(f"{__package__}.dispatch")
     return dispatch is not None and dispatch.is_inside_tool_transport()
 

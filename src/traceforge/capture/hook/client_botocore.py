@@ -47,8 +47,8 @@ def _wrap_load(load: Any, credentials: Any) -> Any:
     def watched(self: Any) -> Any:
         if _has_placeholder():
             return credentials(DUMMY_AWS_KEY, DUMMY_AWS_KEY)
-        found = load(self)
-        return credentials(DUMMY_AWS_KEY, DUMMY_AWS_KEY) if found is None and dispatch.is_strict_replay() else found
+        loaded = load(self)
+        return credentials(DUMMY_AWS_KEY, DUMMY_AWS_KEY) if loaded is None and dispatch.is_strict_replay() else loaded
 
     return watched
 
@@ -57,8 +57,8 @@ def _wrap_async_load(load: Any, credentials: Any) -> Any:
     async def watched(self: Any) -> Any:
         if _has_placeholder():
             return credentials(DUMMY_AWS_KEY, DUMMY_AWS_KEY)
-        found = await load(self)
-        return credentials(DUMMY_AWS_KEY, DUMMY_AWS_KEY) if found is None and dispatch.is_strict_replay() else found
+        loaded = await load(self)
+        return credentials(DUMMY_AWS_KEY, DUMMY_AWS_KEY) if loaded is None and dispatch.is_strict_replay() else loaded
 
     return watched
 

@@ -175,7 +175,7 @@ class _Reader:
             anyio.EndOfStream, anyio.ClosedResourceError: there will be none.
         """
         while True:
-            message = self._traffic.next_told()
+            message = self._traffic.next_replayed()
             if message is not None:
                 self.last_context = None
                 return self._make_message(message)
@@ -190,7 +190,7 @@ class _Reader:
 
     def _make_scope(self) -> Any:
         """What `wake` cancels, and ends when the client has waited for too long."""
-        left_s = self._traffic.hold_left_s()
+        left_s = self._traffic.seconds_to_hold()
         if left_s == math.inf:  # as in each recording; the time of the event loop is not looked up in vain
             return _anyio().CancelScope()
         return _anyio().CancelScope(deadline=_anyio().current_time() + left_s)

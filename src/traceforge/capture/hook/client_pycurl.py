@@ -81,9 +81,9 @@ def _make_multi(module: Any) -> Any:
     return _named_like(CurlMulti, base)
 
 
-def _named_like(made: Any, base: Any) -> Any:
-    made.__name__, made.__qualname__, made.__module__ = base.__name__, base.__qualname__, base.__module__
-    return made
+def _named_like(subclass: Any, base: Any) -> Any:
+    subclass.__name__, subclass.__qualname__, subclass.__module__ = base.__name__, base.__qualname__, base.__module__
+    return subclass
 
 
 def check_handle(handle: Any, module: Any) -> None:

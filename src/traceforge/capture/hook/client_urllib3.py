@@ -101,8 +101,8 @@ def _is_used_up(body: Any) -> bool:
 def _begin(pool: Any, method: Any, target: Any, headers: Any) -> GuardedCall | None:
     try:
         url = _find_url(pool, str(target))
-        given = pool.headers if headers is None else headers
-        return dispatch.begin_call(str(method), url, _raw_headers(given), is_above_vcrpy=True)
+        sent_headers = pool.headers if headers is None else headers
+        return dispatch.begin_call(str(method), url, _raw_headers(sent_headers), is_above_vcrpy=True)
     except Exception as exc:  # noqa: BLE001 (no error of the hook may reach the application)
         return dispatch.begin_after_fault(exc)
 

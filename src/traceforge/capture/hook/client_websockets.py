@@ -4,7 +4,7 @@ In: its modules. Out: connections whose frames are recorded as they pass; in a r
 socket pair, which recordings answer. Never: changes a frame, or connects where nothing may be sent.
 
     asyncio.client.connect.__await__        a connection is opened
-    sync.client.reconnect.connect           the same; `sync.client.connect` where there is no such class
+    sync.client.reconnect.connect           the same; `sync.client.connect` in versions without that class
     ClientProtocol.send_request             the handshake goes out
     ClientProtocol.process_response         its answer
     ClientProtocol.send_frame, recv_frame   a frame, before it is compressed and after it was decompressed

@@ -61,7 +61,7 @@ def _encode_text(text: str) -> Frame:
 
 
 def _refuse_constant(name: str) -> None:
-    """`NaN` and `Infinity` are no JSON, and would make that of the whole body none."""
+    """Refuse `NaN` and `Infinity`: JSON has neither, so with them the whole body would not be JSON."""
     raise ValueError(name)
 
 
@@ -96,10 +96,10 @@ def _write_parts(value: Any, layout: str) -> Iterator[str]:
 
 def _write_json(value: Any, layout: str) -> str:
     parts: list[str] = []
-    left = MESSAGE_BYTES_MAX
+    size = 0
     for part in _write_parts(value, layout):
-        left -= len(part)
-        if left < 0:
+        size += len(part)
+        if size > MESSAGE_BYTES_MAX:
             raise ValueError("a frame that is too large")
         parts.append(part)
     return "".join(parts)

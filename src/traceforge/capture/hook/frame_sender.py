@@ -197,7 +197,7 @@ def connect(address: str) -> socket.socket:
     """A connection to an address. Blocks until it is open: call it in a worker thread, not in an event loop.
 
     Raises:
-        OSError: there is no run, or it is that of another user.
+        OSError: the run has ended, or belongs to another user.
     """
     connection, target = make_socket(address)
     try:

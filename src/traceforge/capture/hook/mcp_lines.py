@@ -1,7 +1,7 @@
 """The lines of a stream of MCP messages, however its bytes are cut.
 
-In: bytes as they were read. Out: the same bytes, whole lines where they are no longer than `LINE_BYTES_MAX`. Never:
-holds more than that of a line in memory, or loses a byte.
+In: bytes as they were read. Out: the same bytes, as whole lines up to `LINE_BYTES_MAX`, and a longer line in parts.
+Never: holds more than that of a line in memory, or loses a byte.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ the middle of one of its lines; sends a request whose answer is approved; fails 
 
     recording      what the client writes is passed on as soon as its requests are noted
     `record`       line by line: an approved request is answered from its recording, and its server is not asked
-    offline        there is no server: each request is answered from its recording, or refused
+    offline        without a server: each request is answered from its recording, or refused
 
 Two threads read: this one the client, the other one the server. A third one writes what recordings have for the
 client, if they have anything. The lock of the traffic is never held while either side is written to, and what a
@@ -107,14 +107,14 @@ class Relay:
 
     def _find_timeout_ms(self) -> float | None:
         with self._lock:
-            left_s = self._traffic.hold_left_s()
+            left_s = self._traffic.seconds_to_hold()
         return None if left_s == math.inf else max(0.0, left_s * 1000)
 
     def _send_replayed(self) -> None:
         """Send the client the messages that recordings have for it."""
         while True:
             with self._lock:
-                message = call_safely(None, self._traffic.next_told)
+                message = call_safely(None, self._traffic.next_replayed)
             if message is None:
                 return
             self._output.insert(encode_line(message))

@@ -1,10 +1,10 @@
 """The traffic between one MCP client and one server, as calls.
 
-In: the messages of both sides, in order. Out: calls, each with the messages of its answer; what the client is told
-from a recording. Never: does I/O, or waits; sends anything itself.
+In: the messages of both sides, in order. Out: calls, each with the messages of its answer; the recorded messages that
+the client gets. Never: does I/O, waits, or sends anything itself.
 
 A message of the server that belongs to no request (a log line, a changed list of tools) becomes a part of the answer
-to the oldest open request, else to the next one. So a replay tells it at the same request.
+to the oldest open request, else to the next one. So a replay sends it at the same request.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _OpenRequest:
 
 
 class _HeldRequest(NamedTuple):
-    """A request that the client left when it was recorded. It has until then to leave it again."""
+    """A request that the client left when it was recorded. It has until `until_s` to leave it again."""
 
     message: Message
     call: GuardedCall
@@ -74,8 +74,8 @@ class _HeldRequest(NamedTuple):
     is_awaited: Callable[[], bool]
 
 
-class _ToldMessage(NamedTuple):
-    """A message of a recording, and the call whose answer it is a part of; None: of no approved one."""
+class _ReplayedMessage(NamedTuple):
+    """A message for the client, and the recorded call to whose answer it belongs; None: an error of ours."""
 
     message: Message
     call: GuardedCall | None
@@ -91,7 +91,7 @@ class McpTraffic:
         self._early: list[bytes] = []
         self._early_bytes = 0
         self._questions: dict[Any, _OpenRequest] = {}  # of the server, by id, and during which request it asks
-        self._told: deque[_ToldMessage] = deque()  # from recordings, what the client is still to be told
+        self._replayed: deque[_ReplayedMessage] = deque()  # messages that the client has not got yet
         self._awaited: Any = None  # the id of a recorded request of the server that the client has not answered
         self.has_ended = False  # the recorded session ended here, before an answer was whole
 
@@ -111,9 +111,9 @@ class McpTraffic:
         *,
         is_offline: bool,
     ) -> bool:
-        """Whether a request goes to its server, because `response` is None; else, the client is told the response.
+        """Whether a request goes to its server: it does if `response` is None. Else, the client gets the response.
 
-        `is_offline`: nothing may be sent, so the request is refused where there is no response.
+        `is_offline`: nothing may be sent, so a request without a response is refused.
         """
         if response is None and is_offline:
             response = make_refusal("the request is not watched, and nothing may be sent")
@@ -145,44 +145,44 @@ class McpTraffic:
     def answer(self, message: Message, response: ReplayedResponse, call: GuardedCall | None) -> None:
         """The request is answered from a recording, or refused; an answer that cannot be read counts as a refusal."""
         if response.status != _ANSWERED_STATUS:
-            self._tell(make_error(message, read_refusal(response.chunks)))
+            self._queue_message(make_error(message, read_refusal(response.chunks)))
             return
         body = b"".join([data for _, data in response.chunks])
         try:
-            self._told.extend([_ToldMessage(part, call) for part in decode_answer(body, message)])
+            self._replayed.extend([_ReplayedMessage(part, call) for part in decode_answer(body, message)])
         except (ValueError, RecursionError) as exc:
             refusal = refuse_call(None, describe_error(exc)) if call is None else call.refuse(exc)
-            self._tell(make_error(message, read_refusal(refusal.chunks)))
+            self._queue_message(make_error(message, read_refusal(refusal.chunks)))
 
-    def _tell(self, message: Message) -> None:
-        self._told.append(_ToldMessage(message, None))
+    def _queue_message(self, message: Message) -> None:
+        self._replayed.append(_ReplayedMessage(message, None))
 
     def hold(self, message: Message, call: GuardedCall, hold_s: float, is_awaited: Callable[[], bool]) -> None:
         """The client left this request when it was recorded: it gets no answer, and some time to leave it again."""
         until_s = math.inf if message["method"] == _LISTEN else time.monotonic() + hold_s
         self._held[message["id"]] = _HeldRequest(message, call, until_s, is_awaited)
 
-    def hold_left_s(self) -> float:
-        """After how many seconds the client has to be told that it waits for too long."""
-        return min([held.until_s for held in self._held.values()], default=math.inf) - time.monotonic()
+    def seconds_to_hold(self) -> float:
+        """After how many seconds a held request gets an error, because the client still waits for it."""
+        return min([request.until_s for request in self._held.values()], default=math.inf) - time.monotonic()
 
     def _end_holds(self) -> None:
-        for held in list(self._held.values()):
-            if held.until_s <= time.monotonic():
-                del self._held[held.message["id"]]
-                if held.is_awaited():
-                    held.call.count_wait_on()
-                    self._tell(make_error(held.message, f"TraceForge replay: {WAITS_ON}"))
+        for request in list(self._held.values()):
+            if request.until_s <= time.monotonic():
+                del self._held[request.message["id"]]
+                if request.is_awaited():
+                    request.call.count_wait_on()
+                    self._queue_message(make_error(request.message, f"TraceForge replay: {WAITS_ON}"))
 
-    def next_told(self) -> Message | None:
-        """What the client is to be told next from recordings; None: nothing, until more comes."""
+    def next_replayed(self) -> Message | None:
+        """The next message that the client gets from a recording; None: none, until another message comes."""
         if self._held:
             self._end_holds()
-        while self._told and self._awaited is None and is_client_answer(self._told[0].message):
-            self._told.popleft()  # The client was compared already, or has not answered as the recording says.
-        if self._awaited is not None or not self._told:
+        while self._replayed and self._awaited is None and is_client_answer(self._replayed[0].message):
+            self._replayed.popleft()  # The client was compared already, or has not answered as the recording says.
+        if self._awaited is not None or not self._replayed:
             return None
-        message = self._told.popleft().message
+        message = self._replayed.popleft().message
         if is_closing(message):
             self.has_ended = True
             return None
@@ -208,12 +208,13 @@ class McpTraffic:
         return True
 
     def _compare_client_answer(self, message: Message) -> None:
-        """What the server did next is recorded for the answer that it got then."""
-        for told in self._told:
-            if is_client_answer(told.message) and told.message.get("id") == message["id"]:
-                if told.call is not None:
-                    told.call.compare_answer(told.message["client"], read_client_answer(message), ANSWERS_OTHERWISE)
-                self._told.remove(told)
+        """Count another answer than the recorded one: what the server did next belongs to the recorded one."""
+        for replayed in self._replayed:
+            if is_client_answer(replayed.message) and replayed.message.get("id") == message["id"]:
+                if replayed.call is not None:
+                    recorded = replayed.message["client"]
+                    replayed.call.compare_answer(recorded, read_client_answer(message), ANSWERS_OTHERWISE)
+                self._replayed.remove(replayed)
                 return
 
     def _note_client_answer(self, message: Message) -> None:

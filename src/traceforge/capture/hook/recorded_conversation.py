@@ -196,9 +196,11 @@ def begin_recording(url: str, headers: Iterable[tuple[str, str]]) -> RecordedCon
     try:
         if dispatch.find_websocket_mode(url) is not ConnectionMode.LIVE:
             return None
-        kept = clean_headers(headers)
-        raw = [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in kept]
-        call = dispatch.begin_websocket(http_url(url), raw)
+        raw_headers = [
+            (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+            for name, value in clean_headers(headers)
+        ]
+        call = dispatch.begin_websocket(http_url(url), raw_headers)
         if call is not None and call.replays_first:
             call.let_upstream()
         return None if call is None else RecordedConversation(call)

@@ -14,7 +14,7 @@ _REDACTION = re.compile(r"\[REDACTED[^\[\]]*\]")
 
 
 def can_be_same_json(recorded: Any, now: Any) -> bool:
-    """Whether two values can be the same, of the same types; what was redacted stands for anything."""
+    """Whether two values can be the same, of the same types; a redacted part equals anything."""
     if isinstance(recorded, str) and isinstance(now, str):
         parts = _REDACTION.split(recorded)
         return recorded == now or (len(parts) > 1 and _has_parts(now, parts))
@@ -37,6 +37,6 @@ def _has_parts(text: str, parts: list[str]) -> bool:
     first, *others, last = parts
     place = len(first) if text.startswith(first) else -1
     for part in others:
-        found = text.find(part, place) if place >= 0 else -1
-        place = found + len(part) if found >= 0 else -1
+        start = text.find(part, place) if place >= 0 else -1
+        place = start + len(part) if start >= 0 else -1
     return 0 <= place <= len(text) - len(last) and text.endswith(last)

@@ -125,7 +125,7 @@ def _ignore_end() -> None:
 
 
 def _ignore_shutdown(_how: int) -> None:
-    """There is no socket to shut down."""
+    """A played response has no socket to shut down."""
 
 
 class PlaybackSocket(io.RawIOBase):

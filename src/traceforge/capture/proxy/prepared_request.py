@@ -64,8 +64,8 @@ def _known_extensions(line: bytes) -> bytes:
     name, _, offers = line.partition(b":")
     if name.lower() + b":" != _EXTENSIONS:
         return line
-    known = [offer for offer in offers.split(b",") if offer.partition(b";")[0].strip().lower() == DEFLATE.encode()]
-    return name + b":" + b",".join(known) if known else b""
+    deflate = [offer for offer in offers.split(b",") if offer.partition(b";")[0].strip().lower() == DEFLATE.encode()]
+    return name + b":" + b",".join(deflate) if deflate else b""
 
 
 class RepeatedHead:

@@ -151,7 +151,7 @@ def _compile_values(values: Collection[str]) -> Callable[[str, str], str]:
 
     A path is a copy only as a whole: it may be the beginning of other paths.
     """
-    whole = [re.escape(value) for value in values if os.path.isabs(value)]
+    paths = [re.escape(value) for value in values if os.path.isabs(value)]
     copies = [re.escape(value) for value in values if not os.path.isabs(value)]
-    parts = [_PROVIDER_KEY, *sorted(copies, key=len, reverse=True), *(rf"\A{value}\Z" for value in whole)]
+    parts = [_PROVIDER_KEY, *sorted(copies, key=len, reverse=True), *(rf"\A{path}\Z" for path in paths)]
     return re.compile("|".join(parts)).sub

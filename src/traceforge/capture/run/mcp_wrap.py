@@ -1,7 +1,7 @@
 """`traceforge mcp wrap`: a server of an MCP client over stdio, watched by the TraceForge command around the client.
 
-In: the words of the server. Out: this process becomes the server, and another one relays its messages; in a test,
-there is no server, and this process answers. Never: starts the server in a test, or gives it another environment than
+In: the command of the server. Out: this process becomes the server, and another one relays its messages; in a test,
+this process answers in place of the server. Never: starts the server in a test, or gives it another environment than
 its client did; stands between the server and the signals that are meant for it.
 
 This process becomes the server, so its exit code, its signals and its parent are what they would be without us. The

@@ -27,9 +27,9 @@ OPTIONS_VARIABLE, TRIPWIRE_VARIABLE, HOOK_VARIABLE = "NODE_OPTIONS", "TRACEFORGE
 def node_variables(
     environ: Mapping[str, str], loaded: LoadedConfig, proxy: str, tripwire: str, folder: str = ""
 ) -> dict[str, str]:
-    """The variables for Node.js. Without a `proxy`, a base URL, there is no hook; without a `tripwire`, none.
+    """The variables for Node.js: with a `proxy`, a base URL, for the hook; with a `tripwire`, for the tripwire.
 
-    `folder` is there as long as the run is.
+    `folder` exists as long as the run.
     """
     files = [file for file, setting in ((TRIPWIRE_FILE, tripwire), (HOOK_FILE, proxy)) if setting]
     if not files:

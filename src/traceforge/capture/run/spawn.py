@@ -109,7 +109,7 @@ def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
 
 
 def make_start_error(program: str, error: OSError) -> CannotStart:
-    """Why a command could not be started, without the value of a variable that stands where its program should."""
+    """Why a command could not be started. `NAME=value` in place of a program is named without its value."""
     name, is_assignment, _ = program.partition("=")
     if is_assignment and name.isidentifier():  # Its value may be a key.
         return CannotStart(f"{name}=…", f"not a command; write it as: env {name}=… COMMAND")

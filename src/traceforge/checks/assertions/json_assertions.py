@@ -165,8 +165,8 @@ def find_difference(expected: JSON, actual: JSON, path: str) -> JsonDifference |
             differences = (find_difference(item, other, path) for other in actual[start:])
             match = next((place for place, difference in enumerate(differences) if difference is None), None)
             if match is None:
-                rest = f"no such item in {value_text(actual)}" if start == 0 else f"no such item from [{start}] on"
-                return JsonDifference(path, item, rest)
+                reason = f"no such item in {value_text(actual)}" if start == 0 else f"no such item from [{start}] on"
+                return JsonDifference(path, item, reason)
             start += match + 1
         return None
     return None if is_equal_json(expected, actual) else JsonDifference(path, expected, value_text(actual))

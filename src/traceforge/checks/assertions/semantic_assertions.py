@@ -39,8 +39,8 @@ class LocalModel(NamedTuple):
         return len(self.encoder.tokenizer(text, verbose=False)["input_ids"])
 
     def compare(self, text: str, other: str) -> float:
-        left, right = self.encoder.encode([text, other], normalize_embeddings=True, show_progress_bar=False)
-        return round(float(left @ right), 4)  # Processors differ in the seventh digit.
+        vector, other_vector = self.encoder.encode([text, other], normalize_embeddings=True, show_progress_bar=False)
+        return round(float(vector @ other_vector), 4)  # Processors differ in the seventh digit.
 
 
 def check_semantic(assertion: SemanticAssertion, answer: Answer) -> Outcome:

@@ -36,8 +36,8 @@ def judge_runs(
     A recorded call that failed at the provider does not count: its client has tried it again, or given up.
     """
     if planned.check.pass_rate is UNSET:
-        taken = list(runs) if is_recorded else list(_take_until_given_up(runs))
-        return _judge_every_run(planned, taken, is_recorded=is_recorded)
+        results = list(runs) if is_recorded else list(_take_until_given_up(runs))
+        return _judge_every_run(planned, results, is_recorded=is_recorded)
     unanswered_max = RUNS_MAX if is_recorded else UNANSWERED_MAX
     return _judge_pass_rate(planned, runs, runs_max or runs_limit(planned.check), unanswered_max)
 

@@ -54,7 +54,7 @@ def list_prices(models: Mapping[str, ModelRule]) -> ModelPrices:
 
 
 def find_changed_prices(before: ModelPrices, after: ModelPrices) -> Iterator[str]:
-    """Each declared price that a model has no more. The first price of a model is no change."""
+    """Each declared price that a model no longer has. A model that had no price before does not count."""
     earlier: set[str] = set()
     for pattern, price in before.items():
         if price.input is not None and price.output is not None:

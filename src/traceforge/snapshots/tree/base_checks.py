@@ -62,10 +62,10 @@ class _ProjectFiles:
         blob = self.blobs.get(path)
         if blob is None:
             return None
-        found = self._objects.find(blob)
-        if found is None:
+        git_object = self._objects.find(blob)
+        if git_object is None:
             raise GitUnavailable("a file of that commit is not in this clone")
-        return found.data
+        return git_object.data
 
     def read_new(self, path: str) -> bytes | None:
         try:
@@ -188,16 +188,16 @@ def find_local_changes(project: str, ref: str = "") -> list[SettingChange]:
     """
     if not os.path.lexists(os.path.join(find_repository(project), ".git")):
         return []
-    found: dict[str, LooserCheck] = {}
+    by_setting: dict[str, LooserCheck] = {}
     try:
         with GitObjects(project) as objects:
             for commit in dict.fromkeys(_list_local_bases(project, ref)):
                 changed = find_changed_checks(objects, commit, project)
                 for looser in select_unapproved(objects, commit, project, changed):
-                    found.setdefault(looser.before.setting, looser)
+                    by_setting.setdefault(looser.before.setting, looser)
     except GitUnavailable:
         return []  # Nothing is approved by mistake: what a build then finds names its commit.
-    return [_setting_change(looser) for _, looser in sorted(found.items())]
+    return [_setting_change(looser) for _, looser in sorted(by_setting.items())]
 
 
 def _list_local_bases(project: str, ref: str) -> Iterator[str]:
@@ -224,8 +224,8 @@ def _read_states(read: ReadData, path: str, prices: ModelPrices) -> list[CheckSt
         return []
 
     def read_beside(name: str) -> bytes | None:
-        beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
-        return None if beside.startswith(("../", "/")) else read(beside)  # `check run` reads none from elsewhere.
+        data_set = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+        return None if data_set.startswith(("../", "/")) else read(data_set)  # `check run` reads none from elsewhere.
 
     return read_check_states(data, path, read_beside, prices)
 

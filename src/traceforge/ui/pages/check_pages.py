@@ -141,8 +141,8 @@ def _propose(store: TraceStore, context: PageContext, source: CheckSource) -> tu
     tools = EvaluationTools(Redactor.from_config(context.loaded.config))
     recorded = RecordedAnswers(context.loaded, store)
     proposed = find_proposed_run(recorded, source.reference, is_session=source.is_session)
-    whole = source if proposed.is_committed else CheckSource(proposed.run.reference, source.is_session)
-    return whole, propose_check_of(_title(whole), proposed, tools).check
+    found_source = source if proposed.is_committed else CheckSource(proposed.run.reference, source.is_session)
+    return found_source, propose_check_of(_title(found_source), proposed, tools).check
 
 
 def _title(source: CheckSource) -> str:

@@ -48,11 +48,11 @@ async def choose_other(request: Request, context: PageContext) -> Response:
 
 
 def find_previews(
-    store: TraceStore, summaries: Sequence[TraceSummary], known: CallPreviews
+    store: TraceStore, summaries: Sequence[TraceSummary], previews: CallPreviews
 ) -> Mapping[str, CallPreview]:
     """What these calls asked and got; none if one of them was removed meanwhile."""
     try:
-        return known.find(store, [store.load_row(summary.id) for summary in summaries])
+        return previews.find(store, [store.load_row(summary.id) for summary in summaries])
     except NotFound:
         return {}
 

@@ -1,4 +1,4 @@
-"""What a call asked and got, in two short lines, for a list. Pure.
+"""The request and the answer of a call, in two short lines, for a list. Pure.
 
 In: the body of a trace, redacted. Out: the beginning of its last message and of its answer. Never: walks a whole
 conversation, or decodes a picture.
@@ -21,20 +21,20 @@ _OWN_ROLES = frozenset({"assistant", "model", "system", "developer"})
 class CallPreview(NamedTuple):
     """The beginning of the last message, and of its answer; "" without a text."""
 
-    asked: str = ""
-    answered: str = ""
+    request: str = ""
+    answer: str = ""
 
 
 def preview_call(body: JSONObject) -> CallPreview:
     """The preview of the call of a trace."""
     request, response = as_object(body.get("request")), as_object(body.get("response"))
     answers = (as_object(choice.get("message")) for choice in list_objects(response.get("choices"))[:1])
-    answered = next((text for text in map(_message_text, answers) if text), "")
+    answer = next((text for text in map(_message_text, answers) if text), "")
     other = _error_text(body) or _tool_result_text(response) or as_text(response.get("status"))
-    return CallPreview(_asked(request), answered or _shorten(other))
+    return CallPreview(_preview_request(request), answer or _shorten(other))
 
 
-def _asked(request: JSONObject) -> str:
+def _preview_request(request: JSONObject) -> str:
     """The last message that is not of the model: of a user, or the result of a tool."""
     messages = list_objects(request.get("messages"))[-MESSAGES_BACK_MAX:]
     others = (message for message in reversed(messages) if as_text(message.get("role")) not in _OWN_ROLES)

@@ -54,7 +54,7 @@ class RuleCheck(NamedTuple):
     explanation: Explanation | None = None  # Of a broken rule: the text of `traceforge help RULE`.
 
 
-class AnswerView(NamedTuple):
+class RecordedAnswerView(NamedTuple):
     """One interaction of a recording: the answer, and the digests that it was recorded with."""
 
     number: int
@@ -75,7 +75,7 @@ class EvidenceView(NamedTuple):
     facts: tuple[tuple[str, str], ...]
     checks: tuple[RuleCheck, ...]
     references: tuple[DigestReference, ...]
-    answers: tuple[AnswerView, ...] = ()  # Of a recording.
+    answers: tuple[RecordedAnswerView, ...] = ()  # Of a recording.
     omitted_answers: int = 0
 
     @property
@@ -101,7 +101,7 @@ def view_evidence(result: EvidenceResult) -> EvidenceView:
     )
 
 
-def _view_answers(interactions: Sequence[JSONObject], findings: Sequence[Finding]) -> tuple[AnswerView, ...]:
+def _view_answers(interactions: Sequence[JSONObject], findings: Sequence[Finding]) -> tuple[RecordedAnswerView, ...]:
     places = {match[1] for finding in findings if (match := _INTERACTION.match(finding.path))}
     budget = PageBudget()
     answers = []
@@ -110,7 +110,7 @@ def _view_answers(interactions: Sequence[JSONObject], findings: Sequence[Finding
         budget.spend(html)
         prompt_hash, response_hash = (as_text(interaction.get(name)) for name in ("prompt_hash", "response_hash"))
         is_broken = str(place) in places
-        answers.append(AnswerView(place + 1, Markup(html), prompt_hash, response_hash, is_broken))  # noqa: S704 (escaped)
+        answers.append(RecordedAnswerView(place + 1, Markup(html), prompt_hash, response_hash, is_broken))  # noqa: S704 (escaped)
     return tuple(answers)
 
 

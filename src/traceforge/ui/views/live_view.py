@@ -38,7 +38,7 @@ class VerdictView(NamedTuple):
     word: str
 
 
-class AnswerView(NamedTuple):
+class EqualAnswersView(NamedTuple):
     """Equal answers: how many runs gave them, and how they differ from the approved answer."""
 
     letter: str
@@ -70,7 +70,7 @@ class CheckedCallView(NamedTuple):
     verdict: VerdictView
     is_prompt_only: bool
     sentence: str
-    answers: tuple[AnswerView, ...]
+    answers: tuple[EqualAnswersView, ...]
     runs: tuple[RunView, ...]
     runs_omitted: int
     problems: tuple[str, ...]
@@ -190,7 +190,7 @@ def _view_call(snapshot: JSONObject) -> CheckedCallView:
     )
 
 
-def _view_answer(number: int, cluster: JSONObject, answered: int) -> AnswerView:
+def _view_answer(number: int, cluster: JSONObject, answered: int) -> EqualAnswersView:
     runs = cluster.get("runs")
     run_count = len(runs) if isinstance(runs, list) else 0
     first = as_object(cluster.get("first_difference"))
@@ -202,7 +202,7 @@ def _view_answer(number: int, cluster: JSONObject, answered: int) -> AnswerView:
         word if isinstance(word, int) and not isinstance(word, bool) else None,
     )
     is_approved = cluster.get("approved") is True
-    return AnswerView(
+    return EqualAnswersView(
         answer_letter(number),
         run_count,
         run_count / answered,
