@@ -26,6 +26,7 @@ from traceforge.wire.unified import (
     json_text,
     list_objects,
     parse_or_keep,
+    provider_fields,
     sum_numbers,
     token_counts,
     without_fields,
@@ -192,7 +193,7 @@ def _usage(usage: JSON) -> JSONObject | None:
 def encode_response(unified: JSONObject) -> JSONObject:
     """The message that decodes to this unified response."""
     (choice,) = list_objects(unified["choices"])
-    extra = without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))
+    extra = provider_fields(unified)
     if "text" in choice:
         return {
             "type": "completion",

@@ -22,6 +22,7 @@ from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append
 from traceforge.wire.unified import (
     as_object,
     as_text,
+    build_choice,
     build_message,
     build_response,
     build_tool_call,
@@ -29,6 +30,7 @@ from traceforge.wire.unified import (
     json_text,
     list_objects,
     parse_or_keep,
+    provider_fields,
     sum_numbers,
     token_counts,
     without_fields,
@@ -151,14 +153,12 @@ def decode_response(body: JSONObject) -> JSONObject:
     )
     if _native_message(message) != native_message:
         message["parts"] = native_message
-    reason = body.get("stopReason")
-    finish = FINISH_REASONS.get(as_text(reason), reason)
     usage = body.get("usage")
     return build_response(
         answer_id=None,
         model=body.get("model"),
         created=None,
-        choices=[{"index": 0, "message": message, "finish_reason": finish, "provider_finish_reason": reason}],
+        choices=[build_choice(message, body.get("stopReason"), FINISH_REASONS)],
         usage=_usage(usage) if isinstance(usage, dict) else None,
         extra=without_fields(body, _RESPONSE_FIELDS),
     )
@@ -203,7 +203,7 @@ def encode_response(unified: JSONObject) -> JSONObject:
         body["usage"] = usage.get("provider") or {"inputTokens": prompt, "outputTokens": completion}
     if unified.get("model") is not None:
         body["model"] = unified["model"]
-    return {**body, **without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))}
+    return {**body, **provider_fields(unified)}
 
 
 class ConverseAssembler(StreamAssembler):

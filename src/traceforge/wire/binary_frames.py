@@ -69,7 +69,7 @@ def _read_sizes(data: bytes | bytearray, start: int) -> tuple[int, int] | None:
 
 
 def read_frames(data: bytes) -> tuple[list[Frame], bytes]:
-    """The frames, and what is left behind the last whole one. Their own checksums are not compared."""
+    """The frames, and the bytes after the last complete one. Their own checksums are not compared."""
     frames: list[Frame] = []
     start = 0
     while (sizes := _read_sizes(data, start)) is not None and start + sizes[0] <= len(data):

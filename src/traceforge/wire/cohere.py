@@ -28,12 +28,14 @@ from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append
 from traceforge.wire.unified import (
     as_object,
     as_text,
+    build_choice,
     build_message,
     build_response,
     build_tool_call,
     build_usage,
     list_objects,
     parse_or_keep,
+    provider_fields,
     sum_numbers,
     token_counts,
     without_fields,
@@ -98,15 +100,10 @@ def decode_response(body: JSONObject) -> JSONObject:
         answer_id=body.get("id"),
         model=body.get("model"),
         created=None,
-        choices=[_choice(message, body.get("finish_reason"))],
+        choices=[build_choice(message, body.get("finish_reason"), FINISH_REASONS)],
         usage=_usage(usage) if isinstance(usage, dict) else None,
         extra=without_fields(body, _RESPONSE_FIELDS),
     )
-
-
-def _choice(message: JSONObject, reason: JSON) -> JSONObject:
-    finish = FINISH_REASONS.get(as_text(reason), reason)
-    return {"index": 0, "message": message, "finish_reason": finish, "provider_finish_reason": reason}
 
 
 def _usage(native: JSONObject) -> JSONObject:
@@ -153,7 +150,7 @@ def encode_response(unified: JSONObject) -> JSONObject:
         body["model"] = unified["model"]
     if unified.get("usage") is not None:
         body["usage"] = _native_usage(unified["usage"])
-    return {**body, **without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))}
+    return {**body, **provider_fields(unified)}
 
 
 class EventAssembler(StreamAssembler):
@@ -265,7 +262,7 @@ def _decode_v1_response(body: JSONObject) -> JSONObject:
         answer_id=body.get("response_id"),
         model=body.get("model"),
         created=None,
-        choices=[_choice(message, body.get("finish_reason"))],
+        choices=[build_choice(message, body.get("finish_reason"), FINISH_REASONS)],
         usage=_usage(as_object(meta)) if isinstance(meta, dict) else None,
         extra=without_fields(body, (*_V1_FIELDS, "model")),
     )
@@ -295,7 +292,7 @@ def _encode_v1_response(unified: JSONObject) -> JSONObject:
     body["finish_reason"] = choice.get("provider_finish_reason", _NATIVE_REASONS.get(as_text(reason), reason))
     if unified.get("usage") is not None:
         body["meta"] = _native_usage(unified["usage"])
-    return {**body, **without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))}
+    return {**body, **provider_fields(unified)}
 
 
 class V1ChatAssembler(StreamAssembler):
@@ -381,7 +378,7 @@ def _encode_generate_response(unified: JSONObject) -> JSONObject:
         body["model"] = unified["model"]
     if unified.get("usage") is not None:
         body["meta"] = _native_usage(unified["usage"])
-    return {**body, **without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))}
+    return {**body, **provider_fields(unified)}
 
 
 class GenerateAssembler(V1ChatAssembler):

@@ -29,6 +29,7 @@ from traceforge.wire.unified import (
     build_usage,
     list_objects,
     parse_or_keep,
+    provider_fields,
     sum_numbers,
     without_fields,
 )
@@ -223,7 +224,7 @@ def _usage(usage: JSON) -> JSONObject | None:
 
 def encode_response(unified: JSONObject) -> JSONObject:
     """The body that decodes to this unified response."""
-    extra = without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))
+    extra = provider_fields(unified)
     body: JSONObject = {}
     if unified.get("choices"):
         body["candidates"] = [_candidate(choice) for choice in list_objects(unified["choices"])]

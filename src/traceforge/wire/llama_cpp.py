@@ -28,10 +28,12 @@ from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append
 from traceforge.wire.unified import (
     as_object,
     as_text,
+    build_choice,
     build_message,
     build_response,
     build_usage,
     list_objects,
+    provider_fields,
     sum_numbers,
     without_fields,
 )
@@ -73,14 +75,8 @@ def decode_response(body: JSONObject) -> JSONObject:
     message = build_message(
         content=as_text(body["content"]), reasoning=as_text(body.get("reasoning_content")), tool_calls=[], parts=None
     )
-    reason = _find_reason(body)
     index = body.get("index")
-    choice: JSONObject = {
-        "index": index if isinstance(index, int) else 0,
-        "message": message,
-        "finish_reason": FINISH_REASONS.get(as_text(reason), reason),
-        "provider_finish_reason": reason,
-    }
+    choice = build_choice(message, _find_reason(body), FINISH_REASONS, index if isinstance(index, int) else 0)
     return build_response(
         answer_id=None,
         model=body.get("model"),
@@ -126,7 +122,7 @@ def encode_response(unified: JSONObject) -> JSONObject:
     if reason is not None:
         body["stop_type"] = reason
     native = as_object(unified.get("usage")).get("provider")
-    extra = without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))
+    extra = provider_fields(unified)
     return {**body, **(native if isinstance(native, dict) else {}), **extra}
 
 

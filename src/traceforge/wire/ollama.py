@@ -27,6 +27,7 @@ from traceforge.wire.unified import (
     build_usage,
     list_objects,
     parse_or_keep,
+    provider_fields,
     sum_numbers,
     token_counts,
     without_fields,
@@ -114,7 +115,7 @@ def _call(call: JSONObject) -> JSONObject:
 def encode_response(unified: JSONObject) -> JSONObject:
     """The body that decodes to this unified response."""
     (choice,) = list_objects(unified["choices"])
-    extra = without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))
+    extra = provider_fields(unified)
     body: JSONObject = {"model": unified.get("model")}
     if "text" in choice:
         body["response"] = choice["text"]

@@ -27,6 +27,7 @@ from traceforge.wire.unified import (
     build_response,
     build_usage,
     list_objects,
+    provider_fields,
     sum_numbers,
     without_fields,
 )
@@ -123,7 +124,7 @@ def encode_response(unified: JSONObject) -> JSONObject:
     native = as_object(unified.get("usage")).get("provider")
     if isinstance(native, dict):
         body["metrics"] = native
-    return {**body, **without_fields(unified, ("id", "object", "created", "model", "choices", "usage", "pieces"))}
+    return {**body, **without_fields(provider_fields(unified), ("pieces",))}
 
 
 class PredictionAssembler(StreamAssembler):

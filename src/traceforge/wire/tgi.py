@@ -26,11 +26,13 @@ from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, sse_fr
 from traceforge.wire.unified import (
     as_object,
     as_text,
+    build_choice,
     build_message,
     build_response,
     build_usage,
     is_number,
     list_objects,
+    provider_fields,
     sum_numbers,
     without_fields,
 )
@@ -86,18 +88,11 @@ def decode_response(body: JSONObject) -> JSONObject:
     details = as_object(body.get("details"))
     text = body["generated_text"]
     message = build_message(content=text if isinstance(text, str) else None, tool_calls=[], parts=None)
-    reason = details.get("finish_reason")
-    choice: JSONObject = {
-        "index": 0,
-        "message": message,
-        "finish_reason": FINISH_REASONS.get(as_text(reason), reason),
-        "provider_finish_reason": reason,
-    }
     return build_response(
         answer_id=None,
         model=None,
         created=None,
-        choices=[choice],
+        choices=[build_choice(message, details.get("finish_reason"), FINISH_REASONS)],
         usage=_usage(details),
         extra=without_fields(body, _TEXT_FIELDS),
     )
@@ -139,7 +134,7 @@ def encode_response(unified: JSONObject) -> JSONObject:
         body["details"] = native
     elif reason is not None:
         body["details"] = {"finish_reason": reason}
-    return {**body, **without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))}
+    return {**body, **provider_fields(unified)}
 
 
 class TokenAssembler(StreamAssembler):

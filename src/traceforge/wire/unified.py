@@ -40,6 +40,17 @@ def build_response(
     return {**response, **{name: value for name, value in extra.items() if name not in RESPONSE_FIELDS}}
 
 
+def provider_fields(unified: JSONObject) -> JSONObject:
+    """The provider's own top-level fields of a unified response: the `extra` of `build_response`."""
+    return without_fields(unified, RESPONSE_FIELDS)
+
+
+def build_choice(message: JSONObject, reason: JSON, finish_reasons: Mapping[str, str], index: int = 0) -> JSONObject:
+    """One choice; `finish_reasons` has OpenAI's word for those of the provider, and any other one stays as it is."""
+    finish = finish_reasons.get(as_text(reason), reason)
+    return {"index": index, "message": message, "finish_reason": finish, "provider_finish_reason": reason}
+
+
 def build_message(
     *, content: str | None, reasoning: str = "", refusal: str | None = None, tool_calls: list[JSONObject], parts: JSON
 ) -> JSONObject:

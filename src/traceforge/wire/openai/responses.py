@@ -18,6 +18,7 @@ from traceforge.wire.unified import (
     build_usage,
     is_number,
     list_objects,
+    provider_fields,
     sum_numbers,
     without_fields,
 )
@@ -135,7 +136,7 @@ def _usage(usage: JSON) -> JSONObject | None:
 def encode_response(unified: JSONObject) -> JSONObject:
     """The response object that decodes to this unified response."""
     (choice,) = list_objects(unified["choices"])
-    extra = without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))
+    extra = provider_fields(unified)
     body: JSONObject = {"id": unified.get("id"), "object": "response", "created_at": unified.get("created")}
     body["model"] = unified.get("model")
     status = choice.get("provider_finish_reason", "completed")
