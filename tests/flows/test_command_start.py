@@ -1,7 +1,7 @@
 """What a command, or the pytest plugin, loads before it works: a module more is paid for by every start.
 
 A module that is always needed now is added to its list. One that is needed only sometimes is imported where it is
-used: `cli/command_table.py` and `pytest_plugin` say what is deferred, and what that saves.
+used: `DEFERRED_IMPORTS` in `tests/unit/test_architecture.py` says what is deferred, and what that saves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VERIFY_FILE = """
     canon canon.digests canon.fast_writer canon.json_reader canon.json_types canon.json_writer canon.numbers
     canon.slow_writer canon.strict_reader
     cli cli.ci_reports cli.command_table cli.lazy_group cli.main cli.output cli.progress cli.project
-    cli.verify_command
+    cli.shell_completion cli.verify_command
     clock config conversion distribution
     errors errors.base errors.call_errors errors.file_errors errors.project_errors errors.store_errors
     files findings project_links project_trust

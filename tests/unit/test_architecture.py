@@ -6,18 +6,15 @@ needed any more fails as well, so that the lists stay true.
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
-import traceforge
+from support.module_facts import list_modules, parse_nodes, prints, read_facts
 
-SOURCE = Path(traceforge.__file__).parent
 REPOSITORY = Path(__file__).parents[2]
 PYPROJECT = REPOSITORY / "pyproject.toml"
 
@@ -90,15 +87,6 @@ PRINTERS = {
     "capture.hook.pytest_events": "a fixed note in the report of a test, which quotes nothing",
     "capture.subinterpreter": "a warning of Python, which quotes nothing",
 }
-PRINTING_CALLS = {
-    "print", "pprint.pprint", "warnings.warn", "sys.excepthook", "sys.displayhook", "traceback.print_exc",
-    "traceback.print_exception", "traceback.print_tb", "traceback.print_stack", "faulthandler.dump_traceback",
-    "click.echo", "click.secho", "click.echo_via_pager", "click.prompt", "click.confirm", "click.progressbar",
-    "click.get_text_stream", "click.get_binary_stream", "logging.getLogger", "logging.basicConfig",
-}  # fmt: skip
-PRINTING_METHODS = {"write_line", "write_sep", "ensure_newline", "addsection"}  # of pytest's terminal and reports
-STREAMS = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
-HARMLESS_STREAM_METHODS = {"isatty", "flush"}
 
 # Who knows the database.
 DATABASE_USERS = {
@@ -106,6 +94,78 @@ DATABASE_USERS = {
     "sqlite3": {"context.storage": "the driver of the embedded store", "traces": "the index of traces"},
     "psycopg": {"context.storage": "the driver of PostgreSQL"},
 }
+
+# Imports inside functions: what each saves a program that does not need it, in CPU time on Python 3.11 or in modules.
+# Tables of names defer more: commands in `cli.command_table`, adapters in `modelio`, dialects in `wire.dialects`,
+# clients in `capture.hook.clients`, and the functions of the package in its `__init__`.
+DEFERRED_IMPORTS = {
+    "": {"capture.subinterpreter": "asked for by applications alone; importing the package costs nothing"},
+    "audit.auditor": {
+        "audit.tree_auditor": "0.8 of importing click, or 40 % of the start of `verify` for one file",
+        "packs.pack_verifier": "a tenth of that start",
+        "traces.storage_check": "a tenth of that start",
+    },
+    "audit.file_check": {"audit.other_file_check": "0.2 of importing click, where `verify` checks snapshots alone"},
+    "audit.parallel_map": {"pickle": "2 ms, where few files are checked"},
+    "audit.tree_auditor": {"checks.runs.check_verification": "100 ms, where a project has no checks"},
+    "capture": {"capture.inprocess": "132 modules, where a room below asks for a module of `capture`"},
+    "capture.enter.sitecustomize": {
+        "_traceforge_hook.bootstrap": "the folder of the hook is no package before this module makes it one",
+        "imp": "for Pythons before 3.4, which later ones do not have",
+        "importlib.util": "in each Python that a command starts, where another `sitecustomize` follows ours",
+    },
+    "capture.hook.bootstrap": {
+        ".child_watcher": "14 ms in each Python that a command starts and that makes no call",
+        ".tripwire": "in each of them outside of tests",
+    },
+    "capture.hook.tripwire": {".tripwire_details": "until a connection is refused"},
+    "capture.inprocess": {"capture.recorder": "50 ms, which a replay does not need"},
+    "capture.trace_writer": {
+        "traces.index_update": "25 ms, for SQLite, where a recorder writes no index",
+        "traces.retention": "with it",
+    },
+    "cli.ci_reports": {"cli.ci_report_files": "more than the rest of `verify`, where no report for CI is written"},
+    "cli.gate_command": {
+        "cli.suite_gate": "344 modules, where `test` has no command",
+        "cli.tree_gate_check": "a third of the imports of `test` with a command",
+    },
+    "cli.shared_page": {"ui.page_sharing": "needs the packages of the extra `ui`"},
+    "compare.json_diff": {"compare.text_diff": "6 ms for its expressions, in a test run where no text differs"},
+    "config": {"tomllib": "a twentieth of what the plugin adds to a run, where no `pyproject.toml` configures us"},
+    "context.comparison.ray_engine": {"ray": "a package of the extra `ray`"},
+    "context.storage.schema_migration": {
+        "context.storage.alembic_steps": "a fifth of the start of `context` commands, where the database is current"
+    },
+    "files": {"ctypes": "some builds of Python lack it"},
+    "installed_packages": {"importlib.metadata": "20 ms, where no installed package adds to TraceForge"},
+    "pytest_plugin": {
+        "pytest_plugin.project_gates": "a third of importing pytest, in each project without snapshots",
+        "pytest_plugin.usage_signs": "48 modules outside of builds",
+    },
+    "pytest_plugin.plugin_gate": {
+        "pytest_plugin.recorded_changes": "0.4 of importing pytest, where a run does not record",
+        "report.gate_text": "0.1 of importing pytest, where a run is green",
+    },
+    "replay.player": {"replay.echoes": "35 modules, before the first call that is answered"},
+    "replay.request_key": {
+        "redact.redactor": "54 modules, where a project configures no redaction",
+        "replay.request_redactor": "12 ms, before the first call",
+    },
+    "replay.volatile": {"redact.custom_patterns": "6 % of the start of the plugin, for google-re2"},
+    "snapshots.gate.gate_findings": {
+        "compare.comparison": "20 ms, where a run is green",
+        "compare.edit_digest": "with it",
+    },
+    "snapshots.tree.approval_check": {"snapshots.tree.signature_check": "8 ms, where a project does not sign"},
+    "snapshots.tree.check_comparison": {"located_yaml": "50 ms, for PyYAML, where no check differs from the base"},
+    "snapshots.tree.state_folder": {
+        "snapshots.tree.tracked_state": "0.2 of importing click, where a project has no state folder",
+        "snapshots.tree.tree_transaction": "with it",
+    },
+    "tools.watched_function": {"errors": "20 ms, which an application pays only where a call is not replayed"},
+    "ui.context_store": {"ui.context_client": "497 modules of the extra `context`, which few pages need"},
+}
+DEFERRED_IMPORTS_MAX = 40  # statements; a further one replaces another one
 
 # Rooms that do no I/O: bytes and values in, values out.
 PURE_ROOMS = ("canon", "statistics", "wire", "redact", "compare")
@@ -129,8 +189,8 @@ _IMPORT_IN_A_STRING = r"""["';] ?from (traceforge[\w.]* import \w+(?:, *\w+)*)""
 
 def test_only_canon_and_conversion_read_and_write_json() -> None:
     """No other room imports a JSON library, except those that cannot import the package."""
-    users = {module for module in _modules() for name in _facts(module).imports if name in JSON_MODULES}
-    users |= {module for module in _modules() if "msgspec.json" in _facts(module).dotted_names}
+    users = {module for module in list_modules() for name in read_facts(module).imports if name in JSON_MODULES}
+    users |= {module for module in list_modules() if "msgspec.json" in read_facts(module).dotted_names}
 
     assert [] == sorted(module for module in users if not _is_listed(module, JSON_USERS))
     assert [] == sorted(entry for entry in JSON_USERS if not any(_is_inside(module, entry) for module in users))
@@ -138,7 +198,7 @@ def test_only_canon_and_conversion_read_and_write_json() -> None:
 
 def test_only_canon_takes_the_digest_of_content() -> None:
     """No other module imports hashlib, except for keys, fingerprints and journals."""
-    users = {module for module in _modules() if "hashlib" in _facts(module).imports}
+    users = {module for module in list_modules() if "hashlib" in read_facts(module).imports}
 
     assert [] == sorted(module for module in users if not _is_listed(module, HASH_USERS))
     assert [] == sorted(entry for entry in HASH_USERS if not any(_is_inside(module, entry) for module in users))
@@ -146,7 +206,7 @@ def test_only_canon_takes_the_digest_of_content() -> None:
 
 def test_only_listed_modules_open_files() -> None:
     """Files to check are opened by `files`; the listed modules open their own."""
-    users = {module for module in _modules() if _opens_files(module)}
+    users = {module for module in list_modules() if _opens_files(module)}
 
     assert [] == sorted(module for module in users if not _is_listed(module, FILE_OPENERS))
     assert [] == sorted(entry for entry in FILE_OPENERS if not any(_is_inside(module, entry) for module in users))
@@ -154,7 +214,7 @@ def test_only_listed_modules_open_files() -> None:
 
 def test_only_the_terminal_module_prints() -> None:
     """Names and texts of others reach a terminal or a build log through one module, which escapes them."""
-    users = {module for module in _modules() if _facts(module).prints}
+    users = {module for module in list_modules() if read_facts(module).prints}
 
     assert [] == sorted(module for module in users if not _is_listed(module, PRINTERS))
     assert [] == sorted(entry for entry in PRINTERS if not any(_is_inside(module, entry) for module in users))
@@ -170,8 +230,8 @@ def test_every_way_to_print_is_seen() -> None:
     ]  # fmt: skip
     passed_over = ["sys.stdout.isatty()", "sys.stderr.flush()", "sys.stdout is None", "os.write(fd, b'')"]
 
-    assert [] == [text for text in programs if not _prints(_parse(text))]
-    assert [] == [text for text in passed_over if _prints(_parse(text))]
+    assert [] == [text for text in programs if not prints(parse_nodes(text))]
+    assert [] == [text for text in passed_over if prints(parse_nodes(text))]
 
 
 def test_only_listed_rooms_know_the_database() -> None:
@@ -179,8 +239,8 @@ def test_only_listed_rooms_know_the_database() -> None:
     for library, users in DATABASE_USERS.items():
         modules = {
             module
-            for module in _modules()
-            for name in _facts(module).imports
+            for module in list_modules()
+            for name in read_facts(module).imports
             if name == library or name.startswith(f"{library}.")
         }
 
@@ -191,10 +251,10 @@ def test_the_dialect_of_the_database_is_known_in_storage_only() -> None:
     """No other package imports an SQLAlchemy dialect, or reads a connection's dialect."""
     modules = [
         module
-        for module in _modules()
+        for module in list_modules()
         if module.startswith("context.") and not _is_inside(module, "context.storage")
-        if any(name.startswith("sqlalchemy.dialects") for name in _facts(module).imports)
-        or any(name.endswith(".dialect.name") for name in _facts(module).dotted_names)
+        if any(name.startswith("sqlalchemy.dialects") for name in read_facts(module).imports)
+        or any(name.endswith(".dialect.name") for name in read_facts(module).dotted_names)
     ]
 
     assert [] == modules
@@ -202,8 +262,8 @@ def test_the_dialect_of_the_database_is_known_in_storage_only() -> None:
 
 def test_pure_rooms_do_no_input_and_output() -> None:
     """They import nothing that reads a file, a socket, a clock or a source of chance, and open nothing."""
-    modules = [module for module in _modules() if _room(module) in PURE_ROOMS]
-    impure = {(module, name) for module in modules for name in _facts(module).imports & IMPURE_MODULES}
+    modules = [module for module in list_modules() if _room(module) in PURE_ROOMS]
+    impure = {(module, name) for module in modules for name in read_facts(module).imports & IMPURE_MODULES}
 
     assert set(RANDOM_MARKERS) == impure
     assert [] == [module for module in modules if _opens_files(module)]
@@ -214,7 +274,7 @@ def test_a_name_in_a_string_obeys_the_order_of_the_rooms() -> None:
     rank = _room_ranks()
     upward = {
         (module, name)
-        for module in _modules()
+        for module in list_modules()
         if module  # `traceforge/__init__.py` names the public functions.
         for name in _modules_named_in_strings(module)
         if rank[_room(name.removeprefix("traceforge."))] < rank[_room(module)]
@@ -238,6 +298,14 @@ def test_programs_in_strings_import_names_that_exist() -> None:
     assert [] == missing
 
 
+def test_imports_stand_at_the_top_but_for_listed_ones() -> None:
+    """An import inside a function hides what a module needs, so each has a reason that was measured."""
+    late = {module: names for module in list_modules() if (names := _deferred_imports(module))}
+
+    assert {module: set(names) for module, names in DEFERRED_IMPORTS.items()} == late
+    assert DEFERRED_IMPORTS_MAX >= sum(len(read_facts(module).deferred_statements) for module in late)
+
+
 def test_no_file_is_longer_than_500_lines() -> None:
     """Tests and tools too; generated files may be."""
     paths = [path for folder in CODE_FOLDERS for path in (REPOSITORY / folder).rglob("*.py")]
@@ -259,89 +327,22 @@ def test_strings_that_name_modules_are_seen() -> None:
     assert "traceforge.capture.recorder_process" in _modules_named_in_strings("capture.recorder")
 
 
-@cache
-def _modules() -> tuple[str, ...]:
-    """Every module, named without the package: `canon.digests`, `canon` for a package's own file."""
-    paths = (path.relative_to(SOURCE).with_suffix("") for path in SOURCE.rglob("*.py"))
-    return tuple(sorted(".".join(path.parts).removesuffix("__init__").removesuffix(".") for path in paths))
-
-
-class _ModuleFacts(NamedTuple):
-    """What the rules ask about a module. Its syntax tree is not kept: those of all take hundreds of megabytes,
-    through which every later collection of garbage in this process would walk.
-    """
-
-    imports: frozenset[str]
-    dotted_names: frozenset[str]
-    called_names: frozenset[str]
-    texts: frozenset[str]
-    prints: bool
-
-
-@cache
-def _facts(module: str) -> _ModuleFacts:
-    path = SOURCE.joinpath(*module.split(".")) if module else SOURCE
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    nodes = _parse(file.read_text(encoding="utf-8"))
-    return _ModuleFacts(
-        frozenset(_imported_names(nodes)),
-        frozenset(_dotted(node) for node in nodes if isinstance(node, ast.Attribute)),
-        frozenset(_dotted(node.func) for node in nodes if isinstance(node, ast.Call)),
-        frozenset(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)),
-        _prints(nodes),
-    )
-
-
-def _imported_names(nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """Every absolute import, also inside functions: `a`, `a.b`, and for `from a import b` both `a` and `a.b`."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
-
-
-def _dotted(node: ast.expr) -> str:
-    """`a.b.c` as text; a part that is not a name is empty."""
-    if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""
+def _deferred_imports(module: str) -> set[str]:
+    """The modules that the functions of a module import, named without the package."""
+    names: set[str] = set()
+    for origin, imported in read_facts(module).deferred_statements:
+        for name in imported:
+            full = f"{origin.rstrip('.')}.{name}" if origin else name
+            is_module = not origin.strip(".") or full.removeprefix("traceforge.") in list_modules()
+            names.add((full if is_module else origin).removeprefix("traceforge."))
+    return names
 
 
 def _opens_files(module: str) -> bool:
-    calls = _facts(module).called_names
+    calls = read_facts(module).called_names
     return bool(calls & OPENING_CALLS) or any(
         call.rpartition(".")[2] in OPENING_METHODS for call in calls if "." in call
     )
-
-
-def _parse(text: str) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(text)))
-
-
-def _prints(nodes: Sequence[ast.AST]) -> bool:
-    """Whether code writes to standard output or standard error, or passes one of the streams on."""
-    harmless = {id(node) for parent in nodes for node in _harmless_streams(parent)}
-    return any(id(node) not in harmless and _is_printing(node) for node in nodes)
-
-
-def _harmless_streams(node: ast.AST) -> list[ast.expr]:
-    """The streams in `sys.stdout.isatty()` and `sys.stdout is None`."""
-    if isinstance(node, ast.Attribute) and node.attr in HARMLESS_STREAM_METHODS:
-        return [node.value]
-    return [node.left] if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)) else []
-
-
-def _is_printing(node: ast.AST) -> bool:
-    if isinstance(node, ast.ImportFrom):
-        names = {f"{node.module}.{alias.name}" for alias in node.names}
-        return bool(names & (PRINTING_CALLS | STREAMS))
-    if isinstance(node, ast.Call) and _dotted(node.func) in ("os.write", "os.writev"):
-        return isinstance(node.args[0], ast.Constant)
-    if isinstance(node, (ast.Name, ast.Attribute)):
-        name = _dotted(node).removeprefix("builtins.")
-        return name in PRINTING_CALLS | STREAMS or ("." in name and name.rpartition(".")[2] in PRINTING_METHODS)
-    return False
 
 
 def _is_inside(module: str, entry: str) -> bool:
@@ -366,13 +367,13 @@ def _room_ranks() -> dict[str, int]:
 
 
 def _modules_named_in_strings(module: str) -> set[str]:
-    return {name for text in _facts(module).texts if (name := _named_module(text))}
+    return {name for text in read_facts(module).texts if (name := _named_module(text))}
 
 
 def _named_module(text: str) -> str:
     """The module that a text names: `traceforge.cli.x`, `traceforge.cli.x:attribute`, `traceforge.wire.`; else ""."""
     match = re.fullmatch(r"(traceforge(?:\.\w+)+)(?::\w+|\.)?", text)
-    if match is None or match[1].removeprefix("traceforge.") not in _modules():
+    if match is None or match[1].removeprefix("traceforge.") not in list_modules():
         return ""
     return match[1]
 
@@ -391,6 +392,8 @@ def _exceptions() -> Iterator[str]:
     yield from FILE_OPENERS.values()
     yield from PRINTERS.values()
     yield from UPWARD_NAMES.values()
+    for imports in DEFERRED_IMPORTS.values():
+        yield from imports.values()
     for users in DATABASE_USERS.values():
         yield from users.values()
 

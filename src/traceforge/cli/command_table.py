@@ -5,16 +5,8 @@ A command's module is imported when the command runs, so a module of commands ha
 modules would make `traceforge --help` import all of them, which takes six times the CPU. A test compares it with the
 command's docstring.
 
-Few imports are deferred inside functions. Those that `verify` of one snapshot file does not need, with their CPU time
-in that of `python -c 'import click'`:
-
-    audit/tree_auditor              with the first snapshot tree                          0.8
-    audit/other_file_check          with the first file of another kind                   0.2
-    snapshots/tree/state_folder     Git and the journal, where there is a state folder    0.2
-
-Others have their reasons beside them: packs and the storage of traces (`auditor`), the reports for CI services
-(`ci_reports`) and google-re2 (`config_commands`). What a command may load is listed in
-`tests/flows/test_command_start.py`.
+Few imports are deferred inside functions: `DEFERRED_IMPORTS` in `tests/unit/test_architecture.py` lists them, with
+what each saves. What a command may load is listed in `tests/flows/test_command_start.py`.
 
 A class of values in a module that most commands or the pytest plugin load is a frozen `Struct`: Python compiles each
 annotation of a `NamedTuple`, so making that class takes ten times as long, 0.06 ms each. Where values are taken apart
@@ -95,7 +87,7 @@ TOP: CommandTable = {
             "traceforge.cli.proxy_command:proxy", "Start a proxy that records or replays the calls of any client."
         ),
         "mcp": CommandEntry(
-            "traceforge.cli.mcp_commands:mcp_group", "Run the tool servers (MCP) of any client, watched."
+            "traceforge.cli.mcp_commands:mcp_group", "Run tool servers (MCP) so that their calls are recorded."
         ),
         "check-live": CommandEntry(
             "traceforge.cli.check_live_command:check_live", "Send approved requests again and compare the answers."
