@@ -1,9 +1,9 @@
-"""Links that lead out of a project, where TraceForge writes: in its state folder and in its folder of traces.
+"""Finds links that lead out of a project, in the folders in which TraceForge writes: its state and its traces.
 
 In: a project, and paths in it. Out: the first path that a link puts elsewhere. Never: follows a link, or looks at the
 traces themselves, of which there are many: they are written under a new name and renamed, which replaces a link.
 
-Git refuses to track a state folder with our `TF208`, but a checkout can also be an unpacked archive.
+A state folder that Git tracks is refused already (`TF208`), but a checkout can also be an unpacked archive.
 """
 
 from __future__ import annotations

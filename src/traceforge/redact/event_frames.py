@@ -1,7 +1,7 @@
 """Redact a stream of binary frames: `application/vnd.amazon.eventstream`, in which Bedrock sends its answers.
 
 In: the bytes of frames. Out: the same frames without secrets, with new lengths and checksums where something changed.
-Never: keeps what it cannot read: a frame that was cut off, or headers that are none.
+Never: keeps bytes that it cannot read, such as a frame that was cut off.
 
 `binary_frames` has the format. A payload is mostly a JSON object, whose member `bytes` may hold another JSON text in
 base64; in signed requests it is a frame.

@@ -1,7 +1,8 @@
 """Compare the frames of an open WebSocket as they come, each once.
 
-In: the frames that a client had sent, redacted, then those that follow. Out: the latter as they would be compared in
-a body with all of them. Never: gives a frame that depends on one before it in another way than by a client's ids.
+In: the frames that a client has sent, redacted; then each further frame. Out: the further frames, as they would be
+compared in a body with all of them. Never: compares a frame alone if its comparison depends on an earlier frame by
+more than the ids that the client made.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class NextFrames:
         uncompared_fields: Sequence[UncomparedField],
         sent_body: JSON,
     ) -> None:
-        """`sent_body` has the frames so far, and `redactor` finds what is redacted in them wherever it stands."""
+        """`sent_body` has the frames so far. `redactor` knows the values in them that are redacted in every frame."""
         self._head = head
         self._redactor = redactor
         self._volatile = volatile
@@ -48,9 +49,9 @@ class NextFrames:
         self._compare(sent_body)
 
     def compare(self, body: bytes) -> ComparedFrames | None:
-        """The frames of a body, which come next; None: they must be compared with all that were sent before.
+        """The next frames, as they are compared; None if they must be compared together with all earlier frames.
 
-        So it is where they hold a new value that is redacted wherever it stands: also in the frames before.
+        They must be if they bring a value that is redacted in every frame, so that the earlier ones change, too.
         """
         value, redactions = self._redactor.redact_body(self._head, body)
         if self._redactor.with_values(redactions) is not self._redactor:

@@ -25,7 +25,9 @@ def run_lines(run: CommandRun, usage: str) -> list[str]:
     trace_counts += [f"{run.unfinished} unfinished"] if run.unfinished else []
     lines = [f"{count(run.calls, 'model call')} seen{host_counts}, {', '.join(trace_counts)}"]
     if not run.processes and not run.calls:
-        lines.append("no Python process was instrumented; Node.js is recorded, and what reads a base-URL variable")
+        lines.append(
+            "no Python process was instrumented: only Node.js and programs that read a base-URL variable are recorded"
+        )
     lines += unseen_lines(run, with_loaded=True)
     lines += survivor_lines(run)
     lines += [f"problem: {one_line(name)}{_times(number)}" for name, number in run.problems.items()]

@@ -68,7 +68,7 @@ class _ArgumentsTool(Tool):
         return {name: value for name, value in arguments.items() if name not in self._left_out}
 
     def restore(self, fields: Any) -> NoReturn:
-        raise ValueError("the tool says no type of its results")
+        raise ValueError("the tool declares no type for its results")
 
 
 def _wrap_pydantic_ai(tool: Any, name: str, ignore: Collection[str]) -> Any:
@@ -126,4 +126,4 @@ class _LangChainTool(Tool):
         return {name: value for name, value in arguments.items() if name not in self._left_out}
 
     def restore(self, fields: Any) -> NoReturn:
-        raise ValueError("the tool says no type of its results")
+        raise ValueError("the tool declares no type for its results")

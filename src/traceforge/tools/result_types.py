@@ -1,7 +1,7 @@
 """Results of the type that a function is annotated with, made again from their JSON.
 
-In: an annotation, and JSON. Out: a value of that type. Never: decides whether it is the right one: who recorded the
-JSON has compared the value with the original.
+In: an annotation, and JSON. Out: a value of that type. Never: checks that it equals the recorded result: `record` has
+done that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _JSON_TYPES = (str, int, bool, list, dict)
 
 
 def make_result(of: Any, value: Any) -> Any:
-    """A value of the type `of`; one of which the type says nothing stays as it is.
+    """A value of the type `of`; where the type does not say how to make one, the JSON itself.
 
     Raises:
         Exception: it is none of that type; which one depends on the class.

@@ -30,7 +30,7 @@ def tool(*, name: str = "", ignore: Collection[str] = ()) -> Callable[[_T], _T]:
 def tool(function: Any = None, /, *, name: str = "", ignore: Collection[str] = ()) -> Any:
     """Record the calls of a function that a model calls, and answer them in tests without running it.
 
-    `function` may also be a tool of LangChain, pydantic-ai or openai-agents; it is not changed, use what is returned.
+    `function` may also be a tool of LangChain, pydantic-ai or openai-agents; use the tool that is returned.
     `name` is by default that of the function. `ignore` names parameters that are not compared, such as a database.
 
     In a `functools.partial`, the function is recorded, so that the arguments that it binds are compared, too.

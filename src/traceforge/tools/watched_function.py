@@ -81,7 +81,7 @@ class Tool:
         return argument.removesuffix("/") not in self._ignored
 
     def restore(self, fields: Any) -> Any:
-        """A result of what the function is annotated with, from its JSON."""
+        """A recorded result, made from its JSON with the type that the function is annotated with."""
         return make_result(get_type_hints(self._function).get("return"), fields)
 
     def refuse(self, message: str) -> NoReturn:

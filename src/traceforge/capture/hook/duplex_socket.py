@@ -74,7 +74,7 @@ class DuplexSocket:
     def finish(self, wait_s: float) -> None:
         """Send what waits, then the end; discard what the peer sends until it leaves, or the time is over.
 
-        A peer that is not read, and left with bytes unread, would lose what was sent to it.
+        If we closed while bytes of the peer are unread, it would lose what was sent to it.
 
         Raises:
             PeerLeft, OSError: it is gone.

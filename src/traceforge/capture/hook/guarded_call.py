@@ -28,7 +28,7 @@ from .worker_thread import run_in_worker, submit_to_worker
 
 ERROR_LENGTH_MAX = 500
 READ_ON = "the application reads on in a stream that it left early when it was recorded"
-UNLIKE_RECORDING = "a WebSocket was answered from the recording of another one, which began in the same way"
+UNLIKE_RECORDING = "two recordings begin alike, and a WebSocket was answered from the one that does not fit"
 HEADER_PREFIX = "x-traceforge-"  # in lower case
 
 

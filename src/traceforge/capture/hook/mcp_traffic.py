@@ -41,7 +41,7 @@ from .replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 
 EARLY_BYTES_MAX = 1 << 20  # of messages that wait for the next request
 LEFT_HOLD_S = 30.0  # How long a request is held that the client left after a part of its answer, such as progress.
-ANSWERS_OTHERWISE = "the client answers a question of the tool server otherwise than when the call was recorded"
+ANSWERS_OTHERWISE = "the client's answer to a question of the tool server differs from the recorded answer"
 _ANSWERED_STATUS = 200
 _REQUEST_HEADERS = ((b"content-type", b"application/json"),)
 _RESPONSE_HEADERS = (("content-type", "application/x-ndjson"),)
@@ -75,7 +75,7 @@ class _HeldRequest(NamedTuple):
 
 
 class _ReplayedMessage(NamedTuple):
-    """A message for the client, and the recorded call to whose answer it belongs; None: an error of ours."""
+    """A message for the client, and the recorded call to whose answer it belongs; None for an error that we made."""
 
     message: Message
     call: GuardedCall | None

@@ -60,7 +60,7 @@ LINGER_S = 2.0  # How long a client may take to leave after its connection was c
 REFUSED_CODE = 1011
 _ADDRESS = ("127.0.0.1", 0)  # of both ends, which have none
 # Not a normal end, which no server has sent: an application that waits for more would take it for the answer's.
-SILENT = "TraceForge replay: nothing more was recorded, and the client was silent"
+SILENT = "TraceForge replay: the recording ends here, and the client sent nothing more"
 
 
 class _ClientSocket(socket.socket):
@@ -255,7 +255,7 @@ class ReplayedConversation:
         self._reason = read_refusal(response.chunks)
 
     def _is_continued_in(self, recorded: list[Frame]) -> bool:
-        """Whether this recording begins with what the client was told."""
+        """Whether this recording begins with the frames that the client has got."""
         return recorded[: self._delivered] == self._recorded[: self._delivered]
 
     def _refuse_unlike(self) -> None:

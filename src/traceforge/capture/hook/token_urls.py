@@ -2,7 +2,7 @@
 
 In: a URL. Out: whether it is one of these, or of the requests that prepare one. Such a request is never recorded, not
 even with `record_http: all`: it holds keys, and the token of a recording is of no use. A replay answers it
-(`token_exchange.py`). The question of a client whether this machine is in a cloud is none of them.
+(`token_exchange.py`). A request that asks whether this machine is in a cloud does not count.
 """
 
 from __future__ import annotations

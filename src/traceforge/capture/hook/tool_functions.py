@@ -121,7 +121,7 @@ def _begin(tool: Any, args: Any, kwargs: Any) -> _ToolRun | None:
     try:
         request = encode_request(tool.name, arguments)
     except NotJson as exc:
-        reason = f"the tool {tool.name} got {exc}"
+        reason = f"the tool {tool.name} was called with {exc}"
         if mode is dispatch.ConnectionMode.OFFLINE:
             dispatch.count_refusal(reason)
             tool.refuse(f"TraceForge replay: {reason}")
@@ -193,7 +193,7 @@ class _ToolRun:
         try:
             answer = RUNS_ANSWER if self._has_inner_calls else encode()
         except NotJson as exc:
-            self._end_without_answer(f"the tool {self._tool.name} gave {exc}")
+            self._end_without_answer(f"the tool {self._tool.name} answered with {exc}")
             return
         if not self._has_inner_calls and self._has_changed_arguments():
             self._end_without_answer(f"the tool {self._tool.name} changed an argument, which a replay would not do")

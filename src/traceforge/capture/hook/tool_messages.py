@@ -74,7 +74,7 @@ def encode_result(result: Any, restore: Callable[[Any], Any]) -> bytes:
     except Exception as exc:
         raise NotJson(f"a {_name(type(result))} that cannot be made again ({_find_cause(exc)})") from exc
     if not is_same:
-        raise NotJson(f"a {_name(type(result))}, of which a replay would make another value")
+        raise NotJson(f"a {_name(type(result))}, for which a replay would return another value")
     return encoded
 
 
@@ -93,7 +93,7 @@ def encode_error(error: Exception) -> bytes:
     except Exception as exc:
         raise NotJson(f"a {name} that cannot be made again ({_find_cause(exc)})") from exc
     if not is_same:
-        raise NotJson(f"a {name}, of which a replay would make another error")
+        raise NotJson(f"a {name}, for which a replay would raise another error")
     return encoded
 
 
@@ -106,9 +106,9 @@ def _take_apart(error: Any) -> dict[str, Any]:
     made_by, args, *more = error.__reduce__()
     state = more[0] if more else None
     if made_by is not type(error) or not (is_identical(_to_json(list(args)), list(args))):
-        raise NotJson("its arguments have no form in JSON")
+        raise NotJson("its arguments cannot be written as JSON")
     if state and not is_identical(_to_json(state), state):
-        raise NotJson("its attributes have no form in JSON")
+        raise NotJson("its attributes cannot be written as JSON")
     return {"args": list(args), **({"state": state} if state else {})}
 
 
@@ -168,7 +168,7 @@ def _to_json(value: Any) -> Any:
     except NotJson:
         raise
     except Exception as exc:  # of a class that fails to say what it holds, or of a value that holds itself
-        raise NotJson(f"a {_name(type(value))}, which has no form in JSON ({_find_cause(exc)})") from exc
+        raise NotJson(f"a {_name(type(value))}, which cannot be written as JSON ({_find_cause(exc)})") from exc
 
 
 def _find_json(value: Any) -> Any:
@@ -180,7 +180,7 @@ def _find_json(value: Any) -> Any:
         return _find_plain(value)
     if isinstance(value, dict):
         if not all(type(name) is str for name in value):
-            raise NotJson("a dictionary whose keys are no strings")
+            raise NotJson("a dictionary with a key that is not a string")
         return {name: _find_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_find_json(item) for item in value]
@@ -190,7 +190,7 @@ def _find_json(value: Any) -> Any:
         return _find_json(value.model_dump(mode="json"))
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _find_json(getattr(value, field.name)) for field in fields(value)}
-    raise NotJson(f"a {_name(type(value))}, which has no form in JSON")
+    raise NotJson(f"a {_name(type(value))}, which cannot be written as JSON")
 
 
 def _find_plain(value: int | float | str) -> int | float | str:

@@ -1,7 +1,7 @@
 """Variables with which clients of Vertex and Azure find credentials in a replay, on a machine that has none.
 
-In: an environment, and the upstreams and paths of approved calls. Out: variables to set. Never: leaves a client the
-credentials of a person or of a build: it would read the real ones, and a test needs none.
+In: an environment, and the upstreams and paths of approved calls. Out: variables to set. Never: lets a client read
+the credentials of a person or of a build: a test needs none.
 
 A client of Vertex looks for Google's default credentials before its first call: it is given a file of the package, in
 which nothing is secret. A client of Azure that has no key looks for a service principal. What these credentials are

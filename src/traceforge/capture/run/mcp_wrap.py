@@ -29,7 +29,9 @@ from traceforge.capture.run.spawn import RESET, make_start_error
 from traceforge.errors import CannotStart
 from traceforge.terminal import print_text
 
-UNWATCHED_NOTE = "traceforge mcp wrap: the client does not run under `traceforge`, so nothing is recorded"
+UNWATCHED_NOTE = (
+    "traceforge mcp wrap: nothing is recorded; start the client of this server with `traceforge run -- CLIENT`"
+)
 _CHILD_HOOK = "_traceforge_hook"  # what `enter/sitecustomize.py` calls the hook
 _OWN_HOOK = "traceforge.capture.hook"
 _WORKER_VARIABLE = "PYTEST_XDIST_WORKER"

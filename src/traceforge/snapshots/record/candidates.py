@@ -259,7 +259,7 @@ def _find_refusal_reasons(
         yield RefusalReason("response", f"the answer was cut off: {cause}", _CUT_HINT)
         return
     if answer.status == HTTPStatus.SWITCHING_PROTOCOLS and trace_wire.get("outcome") == CallOutcome.CUT:
-        yield RefusalReason("response", "the WebSocket broke off: nobody closed it", _BROKEN_HINT)
+        yield RefusalReason("response", "the WebSocket connection was lost: neither side closed it", _BROKEN_HINT)
         return
     if trace_wire.get("incomplete"):
         yield RefusalReason("response", "the call was too large to be stored whole", "Ask for less in one call.")

@@ -30,8 +30,8 @@ async def show_build(request: Request, context: PageContext) -> Response:
     return _render(request, context, build=build, report=report)
 
 
-def _render(request: Request, context: PageContext, status: int = 200, **shown: BuildView | str) -> Response:
-    values = {"build": None, "report": "", "error": "", **shown}
+def _render(request: Request, context: PageContext, status: int = 200, **fields: BuildView | str) -> Response:
+    values = {"build": None, "report": "", "error": "", **fields}
     return context.render(request, "changes/build.html", status=status, area=AREA.name, **values)
 
 

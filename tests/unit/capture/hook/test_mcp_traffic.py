@@ -173,7 +173,7 @@ def test_a_client_that_waits_on_is_told_so_and_counted(session: Session) -> None
     refused: list[str] = []
     session.start_held(call_tool(1), 0.0, refused)
 
-    assert session.hold_left_s() <= 0
+    assert session.seconds_to_hold() <= 0
     assert [(1, f"TraceForge replay: {WAITS_ON}")] == [
         (message["id"], message["error"]["message"]) for message in told(session)
     ]
@@ -187,11 +187,11 @@ def test_a_client_that_leaves_a_request_again_is_told_nothing(session: Session) 
     session.start_held(call_tool(2), 0.0, refused)
     session.awaited.discard(2)
     assert [] == told(session)
-    assert 0 < session.hold_left_s() <= 60
+    assert 0 < session.seconds_to_hold() <= 60
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
 
     assert not session.take_client_message(cancelled)
-    assert ([], math.inf) == (refused, session.hold_left_s())
+    assert ([], math.inf) == (refused, session.seconds_to_hold())
 
 
 def test_a_subscription_is_held_until_the_client_leaves(session: Session) -> None:
@@ -199,7 +199,7 @@ def test_a_subscription_is_held_until_the_client_leaves(session: Session) -> Non
     refused: list[str] = []
     session.start_held({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen"}, 0.0, refused)
 
-    assert ([], [], math.inf) == (told(session), refused, session.hold_left_s())
+    assert ([], [], math.inf) == (told(session), refused, session.seconds_to_hold())
 
 
 def test_the_end_of_a_server_is_the_answer_to_what_is_open(session: Session) -> None:
@@ -229,7 +229,7 @@ def replayed(*lines: Message | bytes) -> ReplayedResponse:
 
 def told(session: Session) -> list[Message]:
     """Everything that the client is told until something must come first."""
-    return list(iter(session.next_told, None))
+    return list(iter(session.next_replayed, None))
 
 
 def test_recorded_answers_are_told_in_their_order(session: Session) -> None:

@@ -197,8 +197,8 @@ def test_what_cannot_be_replayed_is_named_while_recording(kitchen: Kitchen) -> N
         kitchen.open_kitchen(object())
 
     assert [
-        "the tool open_kitchen gave a builtins.object, which has no form in JSON",
-        "the tool open_kitchen got a builtins.object, which has no form in JSON",
+        "the tool open_kitchen answered with a builtins.object, which cannot be written as JSON",
+        "the tool open_kitchen was called with a builtins.object, which cannot be written as JSON",
     ] == list(captured.not_seen)
 
 

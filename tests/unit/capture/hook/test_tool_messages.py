@@ -119,7 +119,7 @@ HOLDS_ITSELF.append(HOLDS_ITSELF)
 @pytest.mark.parametrize("value", [Unwilling(), HOLDS_ITSELF, [Unwilling()]], ids=["fails", "cycle", "inside"])
 def test_a_value_that_fails_is_refused_like_any_other(value: Any) -> None:
     """Its own error would reach the application, and may quote what it holds."""
-    with pytest.raises(NotJson, match=r"no form in JSON \((RuntimeError|RecursionError)\)"):
+    with pytest.raises(NotJson, match=r"written as JSON \((RuntimeError|RecursionError)\)"):
         encode_request("find", {"a": value})
     with pytest.raises(NotJson):
         encode_result(value, _as_it_is)

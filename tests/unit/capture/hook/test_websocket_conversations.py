@@ -240,7 +240,7 @@ def test_a_client_that_waits_for_more_than_was_recorded_is_told_of_no_normal_end
     player = make_player(tmp_path, *exchanges)
     with (
         traceforge.replay(player=player) as replayed,
-        pytest.raises(websockets.exceptions.ConnectionClosedError, match="nothing more was recorded"),
+        pytest.raises(websockets.exceptions.ConnectionClosedError, match="the recording ends here"),
     ):
         asyncio.run(listen(server.url + PATH))
 
