@@ -307,7 +307,7 @@ def test_a_websocket_that_broke_off_is_refused() -> None:
 
     new, again = only(propose(broken)), only(propose(broken, approved=[approved]))
 
-    assert (ChangeKind.REFUSED, True) == (new.kind, "the WebSocket broke off" in new.reasons[0].message)
+    assert (ChangeKind.REFUSED, True) == (new.kind, "the WebSocket connection was lost" in new.reasons[0].message)
     assert ChangeKind.REFUSED is again.kind
     assert [ChangeKind.NEW] == kinds(propose(_conversation(CallOutcome.CLIENT_LEFT, {"text": "bye"})))
 

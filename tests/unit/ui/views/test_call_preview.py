@@ -30,7 +30,7 @@ def body(*messages: Any, answer: Any = None, **fields: Any) -> Any:
     ],
 )
 def test_the_last_message_that_is_not_of_the_model_is_what_was_asked(messages: list[Any], asked: str) -> None:
-    assert asked == preview_call(body(*messages)).asked
+    assert asked == preview_call(body(*messages)).request
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_the_last_message_that_is_not_of_the_model_is_what_was_asked(messages: l
     ],
 )
 def test_the_answer_is_a_text_a_tool_call_or_an_error(made: Any, answered: str) -> None:
-    assert answered == preview_call(made).answered
+    assert answered == preview_call(made).answer
 
 
 def test_a_request_without_messages_shows_its_prompt() -> None:
-    assert "Once" == preview_call({"request": {"prompt": "Once"}, "response": None}).asked
-    assert "a" == preview_call({"request": {"input": ["a", "b"]}, "response": None}).asked
+    assert "Once" == preview_call({"request": {"prompt": "Once"}, "response": None}).request
+    assert "a" == preview_call({"request": {"input": ["a", "b"]}, "response": None}).request
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_a_call_of_a_tool_and_a_poll_say_what_they_got(
 def test_a_long_text_is_cut() -> None:
     preview = preview_call(body({"role": "user", "content": "word " * 1_000_000}))
 
-    assert PREVIEW_CHARS == len(preview.asked)
-    assert preview.asked.endswith("…")
+    assert PREVIEW_CHARS == len(preview.request)
+    assert preview.request.endswith("…")
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], {}, [1], [[]], {"content": 1}])
