@@ -6,6 +6,7 @@ Each place was a leak for at least one of these keys.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from random import Random
 from urllib.parse import quote, quote_plus
@@ -18,6 +19,15 @@ from traceforge.redact.redactor import Redactor
 
 REDACTOR = Redactor()
 SOURCE = Random(20261119)
+
+
+def make_token(header: dict[str, str], indent: int | str | None = None, line_break: str = "\n") -> str:
+    """A JWT whose header is written in this way."""
+    text = json.dumps(header, indent=indent).replace("\n", line_break)
+    claims = json.dumps({"sub": draw(SOURCE, 20)})
+    parts = [base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in (text, claims)]
+    return ".".join([*parts, draw(SOURCE, 43, URL_SAFE)])
+
 
 KEYS = {
     "OpenAI": "sk-proj-" + draw(SOURCE, 60, URL_SAFE),
@@ -35,6 +45,11 @@ KEYS = {
     "npm": "npm_" + draw(SOURCE, 36),
     "a vendor of the table": "dop_v1_" + hexadecimal(SOURCE, 64),
     "a token": jwt(SOURCE),
+    "a token over several lines": make_token({"alg": "HS256", "typ": "JWT"}, indent=2),
+    "a token of Windows": make_token({"alg": "HS256"}, indent=2, line_break="\r\n"),
+    "a token with tabs": make_token({"alg": "HS256"}, indent="\t"),
+    "a long token": make_token({"alg": "RS256"}) + draw(SOURCE, 2_000, URL_SAFE),
+    "a token of an installation": "ghs_1234567_" + make_token({"alg": "RS256"}),
 }
 PLACES = {
     "coloured on a terminal": "\x1b[32m{}\x1b[0m",
@@ -47,6 +62,15 @@ PLACES = {
     "quoted-printable": "X=3D{}",
     "an escape of a program": "\\x22{}\\x22",
     "a value of a form": "x=%22{}%22",
+    "a URL in a URL": "https://h/?u=https%253A%252F%252Fg%252F%253Ft%253D{}%2526b",
+    "a short option": "tool -t{} run",
+    "behind a name and `_`": "PROD_{}",
+    "behind a name and `-`": "key-{}",
+    "behind a name and `.`": "conf.{}",
+    "behind an id": "user-42-{}",
+    "behind a number and `.`": "1.{}",
+    "behind a rule": "------{}",
+    "a user and a password of curl": "curl -u ann:{} https://h",
 }
 NAMED = {
     "a name in HTML": "api_key&quot;: &quot;{}&quot;",
@@ -116,6 +140,24 @@ def test_base64_in_a_url_is_redacted_to_its_end() -> None:
     redacted = REDACTOR.redact_text("see https://h/x?note=" + quote(token, safe="") + " now")
 
     assert re.fullmatch(r"see https://h/x\?note=\[REDACTED\](?:%3D)* now", redacted)
+
+
+def test_an_encrypted_token_in_base64_is_found() -> None:
+    """Its second part is no JSON."""
+    header = base64.urlsafe_b64encode(json.dumps({"alg": "dir", "enc": "A256GCM"}).encode()).decode().rstrip("=")
+    token = ".".join([header, "", draw(SOURCE, 16), draw(SOURCE, 80), draw(SOURCE, 22)])
+    encoded = base64.b64encode(token.encode()).decode()
+
+    assert encoded[80:100] not in REDACTOR.redact_text(f"token: {encoded}")
+
+
+def test_json_that_ends_in_a_line_break_is_no_header_of_a_token() -> None:
+    """People encode files that way; no issuer does."""
+    header, claims = (
+        base64.urlsafe_b64encode(text).decode() for text in (b'{\n"alg": "none"\n}\n', b'{"sub": "ann b"}')
+    )
+
+    assert f"{header}.{claims}" == REDACTOR.redact_text(f"{header}.{claims}")
 
 
 def test_a_bedrock_key_of_any_length_is_found() -> None:

@@ -71,9 +71,9 @@ def _basic(text: bytes, start: int, _: int) -> ByteRange | None:
 _USER_OPTION = rb"(?:-[A-Za-z]{0,5}[uU]|-a|--user|--proxy-user)"
 _CURL_USER = LazyPattern(
     rb"[ \t\n,\[]\\{0,3}[\"']?(?:-u\\?|" + _USER_OPTION + rb"\\?(?:\\{0,3}[\"'],|[ =])\s{0,4})"
-    rb"(?:\\{0,3}(?P<quote>[\"'])(?P<quoted>[^\x00\"':\n]{0,128}(?:(?P=quote):(?P=quote)|:)[^\x00\"'\n]{0,256})"
+    rb"(?:\\{0,3}(?P<quote>[\"'])(?P<quoted>[^\x00\"':\n]{0,128}(?:(?P=quote):(?P=quote)|:)[^\x00\"'\n]{0,4096})"
     rb"(?P=quote)"
-    rb"|(?P<bare>[^\x00\s\"':$]{0,128}:(?:'[^\x00'\n]{1,256}'|\"[^\x00\"\n]{1,256}\"|[^\x00\s\"']{0,256})))"
+    rb"|(?P<bare>[^\x00\s\"':$]{0,128}:(?:'[^\x00'\n]{1,4096}'|\"[^\x00\"\n]{1,4096}\"|[^\x00\s\"']{0,4096})))"
 )
 _PASSWORD_BYTES_MIN = 4
 _PLACEHOLDER_WORD = LazyPattern(

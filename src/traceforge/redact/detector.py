@@ -23,11 +23,15 @@ ManyRanges = tuple[list[ByteRange], int]  # the secrets that one name announces,
 LocateAll = Callable[[bytes, int, int], ManyRanges]
 
 # What may precede a token: the start, anything but a letter or digit, or what ends with one: an escape of JSON, of
-# programs, of URLs or quoted-printable, or the colour of a terminal.
-_ESCAPE = rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-Fa-f]{2}|=(?:3D|2[0-9A-F]|0[AD])|\[[0-9;]{1,8}m"
+# programs, of URLs (also of a URL in a URL) or quoted-printable, the colour of a terminal, or a short option.
+_ESCAPE = (
+    rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%(?:25){0,3}[0-9A-Fa-f]{2}|=(?:3D|2[0-9A-F]|0[AD])|\[[0-9;]{1,8}m"
+    rb"|[ \t\n]-[A-Za-z]"
+)
 _ESCAPE_BYTES_MAX = 11
 EDGE = rb"(?:^|[^A-Za-z0-9]|" + _ESCAPE + rb")"
-# The same for tokens that may hold `-` and `.` themselves: they start once in a run, or hostile text would cost much.
+# The same for tokens that start once in a run of `-` and `.`: those that take long to judge, or hostile text would
+# cost much, and those whose first characters stand inside of words.
 # A run may begin with a few of those: the `-` of a list, of a diff and of `${KEY:-…}`, the `_` of Markdown.
 RUN_EDGE = rb"(?:^|[^A-Za-z0-9_.-]|" + _ESCAPE + rb")[-_.]{0,3}"
 _BASE64_RUN_BYTES = 24
@@ -60,12 +64,18 @@ class Detector(NamedTuple):
 
 
 def token_detector(
-    kind: str, prefix: bytes, body: bytes, is_plausible: Callable[[bytes], bool] | None = None, lookahead: bytes = b""
+    kind: str,
+    prefix: bytes,
+    body: bytes,
+    is_plausible: Callable[[bytes], bool] | None = None,
+    lookahead: bytes = b"",
+    edge: bytes = EDGE,
 ) -> Detector:
-    """A token that its first characters give away: `prefix` finds it, `prefix` + `rest` is all of it.
+    """A token that its first characters give away: `prefix` finds it, `prefix` + `body` is all of it.
 
-    `more` is the least that must follow the prefix before it is worth a look. Every expression stops at a
-    bounded length or at the first byte that is not its own, so that hostile text costs linear time.
+    `lookahead` is the least that must follow the prefix before it is worth a look. Every expression stops at a
+    bounded length or at the first byte that is not its own, so that hostile text costs linear time. `edge` is
+    RUN_EDGE for a token that starts once in a run.
     """
     exact = LazyPattern(prefix + body)
 
@@ -76,7 +86,7 @@ def token_detector(
             return None
         return None if is_inside_base64(text, first) else match.span()
 
-    return Detector(kind, prefix + lookahead, locate, RUN_EDGE if b"-]" in body else EDGE)
+    return Detector(kind, prefix + lookahead, locate, edge)
 
 
 def mark_detector(

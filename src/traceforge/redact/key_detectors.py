@@ -21,7 +21,8 @@ _SLASH = rb"(?:\\{0,3}/|%(?:25)?2[Ff])"
 _HTTP = rb"(?:https?(?::|%(?:25)?3[Aa])" + _SLASH + _SLASH + rb")?"
 _PATH = rb"(?:[A-Za-z0-9+]|" + _SLASH + rb")"
 _BASE64 = rb"(?:[A-Za-z0-9+/]|%2[BbFf])"
-_DOTTED = rb"(?:[A-Za-z0-9_-]|\.(?!\.)){20,4096}"  # without the dots after a part of a key: `ya29.a0…...`
+# Without the dots after a part of a key: `ya29.a0…...`.
+_DOTTED = rb"(?=(?:[A-Za-z0-9_-]|\.(?!\.)){20})(?:[A-Za-z0-9_-]{1,2048}+|\.(?!\.)){1,8}+"
 _END = rb"(?![A-Za-z0-9])"
 _RUN_END = rb"(?![A-Za-z0-9_])"  # of an alphabet with `_`: what goes on is longer than any key
 
@@ -107,7 +108,7 @@ TOKENS = (
     token_detector("AWS", rb"amzn\.mws\.", rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     token_detector("AWS", rb"da2-", rb"[a-z0-9]{26}" + _END, _has_digit),
     token_detector("GITHUB_TOKEN", rb"gh[pousr]_", rb"[A-Za-z0-9]{36,255}", _looks_generated),
-    token_detector("GITHUB_TOKEN", rb"ghs_", rb"[A-Za-z0-9_.-]{36,2048}", _looks_generated),
+    token_detector("GITHUB_TOKEN", rb"ghs_", rb"[A-Za-z0-9_.-]{36,2048}", _looks_generated, edge=RUN_EDGE),
     token_detector("GITHUB_TOKEN", rb"github_pat_", rb"[A-Za-z0-9_]{36,255}", _looks_generated),
     token_detector(
         "GITLAB_TOKEN", rb"gl(?:pat|rt|dt)-", _W + rb"{20,300}\.[0-9a-z]{2}\.?[0-9A-Za-z]{7,16}" + _END, _is_uneven
@@ -137,7 +138,7 @@ TOKENS = (
     token_detector("STRIPE", rb"[spre]k_(?:live|test|prod)_", rb"[A-Za-z0-9]{10,255}" + _END, _is_uneven),
     token_detector("STRIPE", rb"whsec_", rb"[A-Za-z0-9+/]{32,128}={0,2}", _looks_generated),
     token_detector("HUGGINGFACE", rb"hf_", rb"[A-Za-z0-9]{34,40}" + _END, _looks_generated, rb"[A-Za-z0-9]{8}"),
-    token_detector("HUGGINGFACE", rb"hf_(?:jwt|oauth)_", _DOTTED, _looks_generated),
+    token_detector("HUGGINGFACE", rb"hf_(?:jwt|oauth)_", _DOTTED, _looks_generated, edge=RUN_EDGE),
     token_detector("HUGGINGFACE", rb"api_org_", rb"[A-Za-z]{34}" + _END, _looks_generated, rb"[A-Za-z]{8}"),
     token_detector("GROQ", rb"gsk_", rb"[A-Za-z0-9]{40,64}" + _END, _looks_generated),
     token_detector("API_KEY", rb"xai-", rb"[A-Za-z0-9]{40,128}" + _END, _looks_generated),
@@ -162,7 +163,7 @@ TOKENS = (
     token_detector(
         "API_KEY", rb"(?:[MNO][DTjz][A-Zc-k][w-z0-5]){4}O", rb"[A-Za-z0-9+/]{27}" + _END, _looks_generated
     ),
-    token_detector("API_KEY", rb"6L[A-Za-z0-9_-]{6}AAAAA", _W + rb"{27}" + _END),
+    token_detector("API_KEY", rb"6L[A-Za-z0-9_-]{6}AAAAA", _W + rb"{27}" + _END, edge=RUN_EDGE),
     token_detector("API_KEY", rb"A{20,22}", rb"[A-Za-z0-9%]{70,110}" + _END, _is_uneven),
     token_detector("API_KEY", rb"dapi", rb"[0-9a-f]{32}(?:-\d)?" + _END, _looks_generated, rb"[0-9a-f]{8}"),
 )
@@ -299,28 +300,38 @@ def _azure_account_key(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span(1) if match else None
 
 
-_JWT_START = rb"ey[AIJ]"  # `{`, and a space or a quote
-_JWT = LazyPattern(
-    _JWT_START + rb"[A-Za-z0-9_-]{8,4096}\.(?:[A-Za-z0-9_-]{4,65536}|(?=\.[A-Za-z0-9_-]))"
-    rb"(?:(?:\.[A-Za-z0-9_-]{1,65536}){1,3}|\.(?![A-Za-z0-9_-]))?"
+_JWT_START = rb"e(?:y[AIJ]|w[ok0])"  # `{`, and a space, a quote, a line break or a tab
+_JWT_START_BASE64 = rb"ZX(?:l[BJK]|d[rv]|cw)"
+_JWT_HEADER = LazyPattern(rb"(" + _JWT_START + rb"[A-Za-z0-9_-]{8,4096}+)\.")
+_JWT_REST = LazyPattern(
+    rb"([A-Za-z0-9_-]{4,65536}+|(?=\.[A-Za-z0-9_-]))(?:(?:\.[A-Za-z0-9_-]{1,65536}+){1,3}|\.(?![A-Za-z0-9_-]))?"
 )
-_JWT_BASE64 = LazyPattern(rb"ZXlK[A-Za-z0-9+/_-]{40,65536}={0,2}")
+_JWT_BASE64 = LazyPattern(_JWT_START_BASE64 + rb"[A-Za-z0-9+/_-]{40,65536}={0,2}")
 _CLAIM = LazyPattern(rb'"(?:alg|typ|kid|enc|cty)"')
 
 
 def _jwt(text: bytes, start: int, _: int) -> ByteRange | None:
     """Two parts or more, the first of which is the JSON header of a token."""
-    match = _JWT.match(text, after_edge(text, start))
-    if match is None:
+    first = _JWT_HEADER.match(text, after_edge(text, start))
+    if first is None:
         return None
-    header = match[0].partition(b".")[0]
-    return match.span() if _CLAIM.search(_decode(_pad(header))) else None
+    header = _decode_part(first[1])
+    rest = _JWT_REST.match(text, first.end()) if _CLAIM.search(header) else None
+    if rest is None:
+        return None
+    # People write such JSON over several lines as well, with a line break at its end; an issuer's ends with `}`.
+    is_by_hand = header[1:2] in (b"\r", b"\n", b"\t") and b"}\n" in (header[-2:], _decode_part(rest[1])[-2:])
+    return None if is_by_hand else (first.start(), rest.end())
+
+
+def _decode_part(part: bytes) -> bytes:
+    return _decode(_pad(part)).rstrip(b"\0")
 
 
 def _jwt_base64(text: bytes, start: int, _: int) -> ByteRange | None:
     """A token that was encoded once more."""
     match = _JWT_BASE64.match(text, after_edge(text, start))
-    return match.span() if match and b".ey" in _decode(match[0].rstrip(b"=")) else None
+    return match.span() if match and _jwt(_decode(match[0].rstrip(b"=")), 0, 0) else None
 
 
 _SPACE = rb"(?: |\+|%(?:25)?20)"  # also as URLs and forms write it
@@ -399,8 +410,8 @@ BLOCKS = (
     Detector("AZURE", rb"(?:AZDO|AzSe|AzFu|\+ASt|ACDb|\+ACR)[A-Za-z0-9+/=_-]{4}", _azure_marked_key),
     Detector("AZURE", rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{8}", _azure_client_secret, RUN_EDGE),
     Detector("AZURE", rb"AccountKey=[A-Za-z0-9+/]{8}", _azure_account_key),
-    Detector("JWT", _JWT_START + rb"[A-Za-z0-9_-]{8}", _jwt, RUN_EDGE),
-    Detector("JWT", rb"ZXlK[A-Za-z0-9+/]{8}", _jwt_base64, RUN_EDGE),
+    Detector("JWT", _JWT_START + rb"[A-Za-z0-9_-]{8}", _jwt, EDGE),
+    Detector("JWT", _JWT_START_BASE64 + rb"[A-Za-z0-9+/]{8}", _jwt_base64, EDGE),
     Detector("PRIVATE_KEY", rb"-{4,5}[ +]?(?:%20)?BEGIN[ +%A-Z0-9]*PRIVATE[ +%]", _pem),
     Detector("PRIVATE_KEY", _PEM_BASE64_MARK + rb"[A-Za-z0-9+/]{8}", _pem_base64),
     Detector("PRIVATE_KEY", _DER_MARK, _der, EDGE),
