@@ -75,8 +75,10 @@ def redact_json(finder: SecretFinder, value: JSON, path: str = "$") -> Redacted[
     collector = _TextCollector(finder)
     collector.collect(value)
     changes = redact_slots(finder, collector.slots)
-    _redact_nested_json(finder, collector.slots, changes)
-    _redact_addresses(finder, collector.slots, changes)
+    encoded = [slot for slot in collector.slots if "%" in slot[3] or slot[3][:1] in _CONTAINER_STARTS]  # few texts
+    if encoded:
+        _redact_nested_json(finder, encoded, changes)
+        _redact_addresses(finder, encoded, changes)
     _redact_text_parts(finder, collector.text_parts, changes)
     if not changes and not collector.secret_members and not collector.secret_names:
         return Redacted(value, [])
@@ -330,7 +332,7 @@ def _redact_nested_json(finder: SecretFinder, slots: list[Slot], changes: dict[N
 
     Each level halves the backslashes of a text, so there are never many levels.
     """
-    for parent, key, _, text, _ in [slot for slot in slots if slot[3][:1] in _CONTAINER_STARTS]:  # few texts
+    for parent, key, _, text, _ in [slot for slot in slots if slot[3][:1] in _CONTAINER_STARTS]:
         is_shape = text.startswith(("{", "[")) and _SHAPE.search(text) is not None
         if not is_shape and _NESTED_QUOTE not in text and "%" not in text:
             continue
