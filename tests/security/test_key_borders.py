@@ -61,6 +61,7 @@ PLACES = {
     "behind a part that was cut": "...{} and {}...",
     "quoted-printable": "X=3D{}",
     "an escape of a program": "\\x22{}\\x22",
+    "an octal escape": "\\042{}\\042",
     "a value of a form": "x=%22{}%22",
     "a URL in a URL": "https://h/?u=https%253A%252F%252Fg%252F%253Ft%253D{}%2526b",
     "a short option": "tool -t{} run",
@@ -140,6 +141,14 @@ def test_base64_in_a_url_is_redacted_to_its_end() -> None:
     redacted = REDACTOR.redact_text("see https://h/x?note=" + quote(token, safe="") + " now")
 
     assert re.fullmatch(r"see https://h/x\?note=\[REDACTED\](?:%3D)* now", redacted)
+
+
+@pytest.mark.parametrize("prefix", ["glpat-", "glrt-", "gldt-"])
+def test_a_key_of_gitlab_in_base64_is_found(prefix: str) -> None:
+    """Those of a runner and of a deployment as well."""
+    encoded = base64.b64encode(f"{prefix}{draw(SOURCE, 20)}".encode()).decode()
+
+    assert encoded[10:20] not in REDACTOR.redact_text(f"token: {encoded}")
 
 
 def test_an_encrypted_token_in_base64_is_found() -> None:

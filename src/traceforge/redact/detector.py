@@ -25,8 +25,8 @@ LocateAll = Callable[[bytes, int, int], ManyRanges]
 # What may precede a token: the start, anything but a letter or digit, or what ends with one: an escape of JSON, of
 # programs, of URLs (also of a URL in a URL) or quoted-printable, the colour of a terminal, or a short option.
 _ESCAPE = (
-    rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%(?:25){0,3}[0-9A-Fa-f]{2}|=(?:3D|2[0-9A-F]|0[AD])|\[[0-9;]{1,8}m"
-    rb"|[ \t\n]-[A-Za-z]"
+    rb"\\(?:[nrtbf]|[0-3][0-7]{2})|(?:\\(?:u[0-9a-fA-F]{2}|x)|%(?:25){0,3})[0-9a-fA-F]{2}|=(?:3D|2[0-9A-F]|0[AD])"
+    rb"|\[[0-9;]{1,8}m|[ \t\n]-[A-Za-z]"
 )
 _ESCAPE_BYTES_MAX = 11
 EDGE = rb"(?:^|[^A-Za-z0-9]|" + _ESCAPE + rb")"

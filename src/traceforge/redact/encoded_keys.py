@@ -25,9 +25,9 @@ from traceforge.redact.lazy_pattern import LazyPattern
 INNER_PREFIXES = ("sk-",)  # also found in the middle of encoded text
 PREFIXES = (
     "sk-", "sk_live_", "sk_test_", "rk_live_", "AIza", "AKIA", "ASIA", "ya29.", "GOCSPX-", "ghp_", "gho_", "ghu_",
-    "ghs_", "ghr_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "xapp-", "hf_", "gsk_", "xai-", "npm_", "pypi-AgE",
-    "SG.", "tf_live_", "hvs.", "dop_v1_", "pcsk_", "nvapi-", "pplx-", "r8_", "tvly-", "lin_api_", "shpat_",
-    "dckr_pat_", "figd_", "ATATT3", "ntn_", "whsec_",
+    "ghs_", "ghr_", "github_pat_", "glpat-", "glrt-", "gldt-", "xoxb-", "xoxp-", "xapp-", "hf_", "gsk_", "xai-",
+    "npm_", "pypi-AgE", "SG.", "tf_live_", "hvs.", "dop_v1_", "pcsk_", "nvapi-", "pplx-", "r8_", "tvly-", "lin_api_",
+    "shpat_", "dckr_pat_", "figd_", "ATATT3", "ntn_", "whsec_",
 )  # fmt: skip
 ANCHOR_CHARACTERS = 5  # of an encoded prefix that the scan over all detectors looks for
 DECODED_BYTES_MAX = 1_024  # Longer than any key that a prefix of these begins.
