@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 SCAN_MEMORY_BYTES = 64 << 20  # For the automaton of all anchors. It uses under 2 MB on real text.
 ANCHOR_BYTES_MAX = 2048  # No anchor that a detector accepts is longer.
+FIRST_WINDOW_BYTES = 4 * ANCHOR_BYTES_MAX  # How far a search behind a candidate reads before it reads further.
 CONTEXT_TYPES = frozenset({"FIELD", "SECRET", "BEARER", "PARAMETER", "BASIC_AUTH"})
 ANY_VENDOR = "API_KEY"  # The type of a key that no detector of its own knows.
 # What random characters and joined numbers, such as times, may look like by chance.
@@ -95,13 +96,31 @@ class Scanner:
         spans: list[SecretSpan] = []
         read_to: dict[int, int] = {}  # How far each detector of many secrets has read.
         match = self._search(text)
-        while match is not None:
-            start = match.start()
+        start = match.start() if match is not None else -1
+        while start >= 0:
             span = self._locate(text, start, spans, read_to)
             if span is not None:
                 spans.append(span)
-            match = self._search(text, start + 1 if span is None else max(span.end, start + 1))
+            start = self._find_anchor(text, start + 1 if span is None else max(span.end, start + 1))
         return merge_spans(spans) if len(spans) > 1 else spans
+
+    def _find_anchor(self, text: bytes, start: int) -> int:
+        """The position of the next candidate, or -1.
+
+        While an anchor could go on, the automaton reads on, to the end of what it is given. So each search has a
+        window: hostile text of many candidates would take quadratic time.
+        """
+        size = FIRST_WINDOW_BYTES
+        while True:
+            end = min(start + size, len(text))
+            match = self._search(text, start, end)
+            if end == len(text):
+                return match.start() if match is not None else -1
+            complete_to = end - ANCHOR_BYTES_MAX  # An anchor that begins later may end outside of the window.
+            if match is not None and match.start() <= complete_to:
+                return int(match.start())
+            start = max(start, complete_to)
+            size *= 2
 
     def _locate(self, text: bytes, start: int, spans: list[SecretSpan], read_to: dict[int, int]) -> SecretSpan | None:
         """The secret at an anchor; those that a detector of many finds further on are added to `spans`."""
