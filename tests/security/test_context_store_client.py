@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.closed_listener import close_listener
 from support.command import traceforge
 from traceforge.context import AsyncClient, Client
 from traceforge.errors import StoreUnavailable
@@ -139,9 +140,7 @@ class _Listener:
                 connection.sendall(self._answer)
 
     def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._thread.join()
+        close_listener(self._socket, self._thread)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import pytest
 
+from support.closed_listener import close_listener
 from support.command import CommandResult
 from support.environments import linked_python
 from support.gate_project import CHAT, CONFIG, Site, approved_site
@@ -57,7 +58,8 @@ class Attacker:
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.received = b""
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -69,7 +71,7 @@ class Attacker:
                         self.received += data
 
     def close(self) -> None:
-        self._listener.close()
+        close_listener(self._listener, self._accepting)
 
 
 class Build(NamedTuple):

@@ -11,6 +11,8 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 
+from support.closed_listener import close_listener
+
 ASK = """
 import os, httpx
 body = {"model": "gpt-4.1-mini", "temperature": 0, "seed": 7, "max_tokens": 60,
@@ -112,7 +114,8 @@ class ConnectionCounter:
         self._server = socket.create_server(("0.0.0.0", 0), backlog=50)
         self.port: int = self._server.getsockname()[1]
         self.connections = 0
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._serving = threading.Thread(target=self._serve, daemon=True)
+        self._serving.start()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -122,7 +125,7 @@ class ConnectionCounter:
                 connection.close()
 
     def close(self) -> None:
-        self._server.close()
+        close_listener(self._server, self._serving)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from support.closed_listener import close_listener
 from support.supervised_run import SupervisedRun
 
 TRY = """
@@ -50,7 +51,8 @@ class ReachedServer:
         self._server = socket.create_server((host, port), family=family, backlog=100)
         self.port: int = self._server.getsockname()[1]
         self.connections = 0
-        threading.Thread(target=self._count, daemon=True).start()
+        self._counting = threading.Thread(target=self._count, daemon=True)
+        self._counting.start()
 
     def _count(self) -> None:
         with suppress(OSError):
@@ -59,4 +61,4 @@ class ReachedServer:
                 self.connections += 1
 
     def close(self) -> None:
-        self._server.close()
+        close_listener(self._server, self._counting)

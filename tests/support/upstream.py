@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from support.closed_listener import close_listener
+
 WAIT_S = 10  # longer than any step of a test takes; beyond it, something hangs
 
 
@@ -77,10 +79,7 @@ class Upstream:
             self.script = list(respond_with)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits there
-        self._acceptor.join(5)  # Before the next listener gets the number: it would accept one of its connections.
-        self._listener.close()
+        close_listener(self._listener, self._acceptor)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
