@@ -20,7 +20,8 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from traceforge.redact.json_redaction import Replacement, keep_valid_json
+from traceforge.redact.json_redaction import keep_valid_json
+from traceforge.redact.json_replacements import Replacement
 from traceforge.redact.redactions import Redaction
 from traceforge.redact.scanner import CHANCE_TYPES, SecretSpan
 from traceforge.redact.secret_finder import SecretFinder, decode, encode

@@ -10,10 +10,11 @@ tenth of a scan for each string, and a detector sees more in `"phone": "41555501
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
-from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, json_path, try_parse_json
+from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, try_parse_json
 from traceforge.redact.encoded_texts import TYPE_KEYS, find_carried_text, redact_address, redact_base64
+from traceforge.redact.json_replacements import Node, Replacement, apply_replacements, describe_path
 from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.name_value_pairs import NAME_LENGTH_MAX, find_named_secret, find_value_key, list_pair_names
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
@@ -49,25 +50,13 @@ _SHAPE_KEYS = frozenset(
 )  # Only an object with one of these has a shape to examine.
 _SESSION_COOKIES = fold_names(SESSION_COOKIES)
 _CONTAINER_STARTS = frozenset("{[ \t\r\n")  # the first character of a text that is an object or a list
-PATH_LENGTH_MAX = 500  # A model chooses the names above its secrets, and each of the secrets repeats them.
-REST_OF_PATH = '["..."]'
 _BORDER = "\x00"  # Stands between two texts. No detector crosses it.
-
-Node = tuple["Node | None", str | int]  # The way from the root: the parent's way, and the key below it.
-
 
 # A text to be scanned: its container and its key there (None for a text that is the whole value), what stands before
 # it, the text, and whether it was a number. A plain tuple, because a request has a hundred of them, and naming their
 # fields, or a node for each, would cost more than scanning them.
 Slot = tuple["Node | None", "str | int | None", str, str, bool]
 Container = tuple[Any, "Node | None", bool]  # An object or a list, its node, whether it has a schema's properties.
-
-
-class Replacement(NamedTuple):
-    """What is put in the place of a value, and the secrets that were there as (start, type, secret)."""
-
-    value: JSON
-    secrets: list[tuple[int, str, str]]
 
 
 def redact_json(finder: SecretFinder, value: JSON, path: str = "$") -> Redacted[JSON]:
@@ -83,9 +72,9 @@ def redact_json(finder: SecretFinder, value: JSON, path: str = "$") -> Redacted[
     if not changes and not collector.secret_members and not collector.secret_names:
         return Redacted(value, [])
     changes.update(collector.secret_members)
-    cleaned = _apply_replacements(value, None, changes, collector.secret_names)
+    cleaned = apply_replacements(value, None, changes, collector.secret_names)
     log = [
-        Redaction(_path(node, path, collector.secret_names), *secret)
+        Redaction(describe_path(node, path, collector.secret_names), *secret)
         for node, change in [*changes.items(), *collector.secret_names.items()]
         for secret in change.secrets
     ]
@@ -468,35 +457,3 @@ def _parse_container(text: str) -> JSON:
         return None
     value = try_parse_json(text)
     return None if text.count("[") + text.count("{") > DEPTH_MAX and is_deeper_than(value) else value
-
-
-def _apply_replacements(
-    value: JSON, node: Node | None, changes: dict[Node | None, Replacement], renamed: dict[Node | None, Replacement]
-) -> JSON:
-    """Copy the value, with each changed node and each secret name replaced."""
-    if node in changes:
-        return changes[node].value
-    if isinstance(value, dict):
-        copy: dict[str, JSON] = {}
-        for key, child in value.items():
-            name = str(renamed[node, key].value) if (node, key) in renamed else key
-            while name in copy:  # Two secrets as names of one object: both members are kept.
-                name += "'"
-            copy[name] = _apply_replacements(child, (node, key), changes, renamed)
-        return copy
-    if isinstance(value, list):
-        return [_apply_replacements(child, (node, place), changes, renamed) for place, child in enumerate(value)]
-    return value
-
-
-def _path(node: Node | None, root: str, renamed: dict[Node | None, Replacement]) -> str:
-    """Where a secret stood; a name that is itself a secret is written as it is stored."""
-    keys: list[str | int] = []
-    while node is not None:
-        keys.append(str(renamed[node].value) if node in renamed else node[1])
-        node = node[0]
-    for key in reversed(keys):
-        if len(root) + (len(key) if isinstance(key, str) else 0) > PATH_LENGTH_MAX:
-            return root + REST_OF_PATH
-        root = json_path(root, key)
-    return root
