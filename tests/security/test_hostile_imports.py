@@ -12,6 +12,7 @@ import subprocess
 import tarfile
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -235,6 +236,23 @@ def test_what_is_no_method_is_refused_with_its_place(method: str) -> None:
         read_cassette(json.dumps({"interactions": [interaction]}).encode(), "a.json")
 
     assert "$.interactions[0].request.method" == refused.value.findings[0].path
+
+
+@pytest.mark.parametrize("end", [b"", b"\xff" * 32], ids=["cut", "damaged"])
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
+def test_bodies_that_are_damaged_at_the_end_are_not_decoded_for_each_alias(
+    compress: Callable[[bytes], bytes], end: bytes
+) -> None:
+    """They stay small, so that their number alone decided how long an import took: ten minutes and more."""
+    interaction = call()
+    encoding = "gzip" if compress is gzip.compress else "zstd"
+    body = compress(bytes(10 << 20))[:-5] + end
+    interaction["response"] |= {"headers": {"Content-Encoding": [encoding]}, "body": body}
+    text = yaml.safe_dump({"interactions": [interaction]}).replace("- request:", "- &a\n  request:", 1)
+
+    assert 2 == len(read_cassette((text + "- *a\n").encode(), "a.yaml"))
+    with pytest.raises(InvalidFile, match=f"its bodies expand to more than {EXPANDED_BYTES_MAX} bytes"):
+        read_cassette((text + "- *a\n" * 100).encode(), "a.yaml")
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "gzip, zstd"])

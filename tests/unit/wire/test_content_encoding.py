@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 
 from support.json_texts import fuzz
 from support.work_counts import count_lines
-from traceforge.wire.content_encoding import DecodedBody, EncodingState, decode_body, decode_chunks
+from traceforge.wire.content_encoding import (
+    DecodeBudget,
+    DecodedBody,
+    EncodingState,
+    decode_body,
+    decode_body_within,
+    decode_chunks,
+)
 
 BODY = b'data: {"text": "Paris \xe2\x80\x94 \xf0\x9f\x98\x80"}\n\n' * 50
 MIB = 1 << 20
@@ -256,3 +263,41 @@ def test_plain_chunks_under_an_encoding_header_are_recognised(name: str, encode:
 def test_no_chunks_raise(sent: list[bytes], name: str) -> None:
     """And as many come back."""
     assert len(sent) == len(decode_chunks(sent, name).chunks)
+
+
+DAMAGES: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("whole", lambda body: body),
+    ("cut", lambda body: body[:-1]),
+    ("followed", lambda body: body + b"\xff" * 64),
+    ("damaged", lambda body: body[:-16] + b"\xff" * 16),
+]
+
+
+@each_encoding
+@pytest.mark.parametrize("damage", [pytest.param(damage, id=test_id) for test_id, damage in DAMAGES])
+def test_bodies_that_share_a_budget_use_it_up(name: str, encode: Encode, damage: Callable[[bytes], bytes]) -> None:
+    """Also where their ends are damaged: what was decoded until then was work."""
+    body = damage(encode(bytes(MIB) + Random(1).randbytes(1000)))
+    budget = DecodeBudget(8 * MIB)
+    states = [decode_body_within(body, name, budget).state for _ in range(20)]
+
+    assert EncodingState.TOO_LARGE is states[-1]
+
+
+def test_what_was_never_encoded_uses_up_no_budget() -> None:
+    """A recorder may keep the header of a picture that it has decoded."""
+    budget = DecodeBudget(MIB)
+    for _ in range(100):
+        assert EncodingState.FAILED is decode_body_within(b"\x89PNG\r\n\x1a\n" + bytes(99), "gzip", budget).state
+
+    assert MIB == budget.bytes_left
+
+
+def test_a_body_in_many_encodings_is_not_decoded() -> None:
+    """Each decodes a whole body, and a name takes three bytes."""
+    body = gzip.compress(BODY)
+    for _ in range(5):
+        body = gzip.compress(body)
+
+    assert DecodedBody(body, EncodingState.TOO_LARGE) == decode_body(body, "gzip," * 6)
+    assert EncodingState.DECODED is decode_body(body, "gzip," * 5).state

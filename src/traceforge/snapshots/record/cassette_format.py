@@ -24,7 +24,7 @@ from traceforge.errors import InvalidFile, NotJSON
 from traceforge.exchange import Headers, find_header
 from traceforge.findings import Finding
 from traceforge.snapshots.record.cassette_yaml import EXPANDED_BYTES_MAX, InvalidYaml, load_yaml
-from traceforge.wire.content_encoding import EncodingState, decode_body
+from traceforge.wire.content_encoding import DecodeBudget, EncodingState, decode_body, decode_body_within
 
 YAML_ENDS, JSON_END, GZIP_END = (".yaml", ".yml"), ".json", ".gz"
 CASSETTE_ENDS = tuple(f"{end}{packed}" for end in (*YAML_ENDS, JSON_END) for packed in ("", GZIP_END))
@@ -98,16 +98,17 @@ def looks_like_cassette(data: bytes) -> bool:
 
 
 def _check_decoded_size(interactions: list[CassetteInteraction]) -> None:
-    """Refuse bodies that would fill the disk once they are decoded."""
-    bytes_left = BODIES_BYTES_MAX
+    """Refuse bodies that would take hours to decode, or fill the disk once they are decoded."""
+    budget = DecodeBudget(BODIES_BYTES_MAX)
     for interaction in interactions:
         for headers, body in (
             (interaction.request_headers, interaction.request_body),
             (interaction.response_headers, interaction.response_body),
         ):
-            decoded = decode_body(body, find_header(headers, "content-encoding"), bytes_max=max(bytes_left, 0))
-            bytes_left -= len(decoded.body)
-            if decoded.state is EncodingState.TOO_LARGE or bytes_left < 0:
+            decoded = decode_body_within(body, find_header(headers, "content-encoding"), budget)
+            if decoded.state is not EncodingState.DECODED:
+                budget.bytes_left -= len(body)
+            if decoded.state is EncodingState.TOO_LARGE or budget.bytes_left < 0:
                 raise _invalid_cassette("$", f"its bodies expand to more than {BODIES_BYTES_MAX} bytes")
 
 
