@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 ANSWERED, CUT, CLIENT_LEFT, TIMED_OUT, FAILED = "answered", "cut", "left", "timed_out", "failed"
 # CLIENT_LEFT: the application (for the proxy, its client) closed, dropped or cancelled the call.
 BODY_BYTES_MAX = 64 << 20  # A larger body is forwarded and not kept: the largest legal request is 20 MB.
+CHUNKS_MAX = 1 << 20  # Each takes a hundred bytes, however small it is; a model's answer has thousands.
+_TOO_MANY_CHUNKS = f"a body of more than {CHUNKS_MAX} chunks is not kept"
 
 HeaderPairs = tuple[tuple[str, str], ...]
 
@@ -95,6 +97,9 @@ class InFlightCall:
 
     def add_request_chunk(self, data: bytes) -> None:
         self._request_bytes += len(data)
+        if len(self.request_chunks) == CHUNKS_MAX:
+            self._request_bytes = BODY_BYTES_MAX + 1
+            self.error = _TOO_MANY_CHUNKS
         if self._request_bytes <= BODY_BYTES_MAX:
             self.request_chunks.append(data)
         else:
@@ -106,6 +111,9 @@ class InFlightCall:
 
     def add_response_chunk(self, data: bytes) -> None:
         self._response_bytes += len(data)
+        if len(self.response_chunks) == CHUNKS_MAX:
+            self._response_bytes = BODY_BYTES_MAX + 1
+            self.error = _TOO_MANY_CHUNKS
         if self._response_bytes <= BODY_BYTES_MAX:
             self.response_chunks.append((self._elapsed_ms(), data))
         else:
@@ -133,7 +141,7 @@ class InFlightCall:
         if self._body_end:
             self._finish_bodies()
         if self.is_too_large:
-            error = error or f"a body of more than {BODY_BYTES_MAX} bytes is not kept"
+            error = error or self.error or f"a body of more than {BODY_BYTES_MAX} bytes is not kept"
         self.duration_ms, self.outcome, self.error = duration_ms, outcome, error
         on_end(self)
 
@@ -151,7 +159,7 @@ class InFlightCall:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether one of its bodies was not kept because of its size."""
+        """Whether one of its bodies was not kept because of its size or the number of its chunks."""
         return self._request_bytes > BODY_BYTES_MAX or self._response_bytes > BODY_BYTES_MAX
 
     def _elapsed_ms(self) -> float:

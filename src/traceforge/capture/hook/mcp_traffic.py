@@ -40,6 +40,8 @@ from .mcp_messages import (
 from .replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 
 EARLY_BYTES_MAX = 1 << 20  # of messages that wait for the next request
+QUESTIONS_MAX = 1000  # of a server that wait for the client's answer
+QUESTION_ID_LENGTH_MAX = 1000
 LEFT_HOLD_S = 30.0  # How long a request is held that the client left after a part of its answer, such as progress.
 ANSWERS_OTHERWISE = "the client's answer to a question of the tool server differs from the recorded answer"
 _ANSWERED_STATUS = 200
@@ -240,12 +242,22 @@ class McpTraffic:
         if request is not None:
             request.add_line(line)
             if is_request(message) and message["method"] in COMPARED_QUESTIONS:
-                self._questions[message["id"]] = request
+                self._add_question(message["id"], request)
         elif self._early_bytes + len(line) <= EARLY_BYTES_MAX:
             self._early.append(line)
             self._early_bytes += len(line)
         else:
             dispatch.note_unseen("messages of an MCP server outside of requests, beyond 1 MiB")
+
+    def _add_question(self, question_id: Any, request: _OpenRequest) -> None:
+        """Remember which request the server asks during, until the client answers or the request ends."""
+        if len(self._questions) >= QUESTIONS_MAX:
+            is_open = set(self._open.values()).__contains__
+            self._questions = {key: asked for key, asked in self._questions.items() if is_open(asked)}
+        if len(self._questions) >= QUESTIONS_MAX or len(str(question_id)) > QUESTION_ID_LENGTH_MAX:
+            dispatch.note_unseen("questions of an MCP server, beyond 1,000 that are open or with an id of 1,000 characters")
+        else:
+            self._questions[question_id] = request
 
     def _find_request(self, token: Any) -> _OpenRequest | None:
         requests = list(self._open.values())

@@ -14,7 +14,7 @@ from traceforge.capture.hook.guarded_call import (
     faults,
     is_traceforge_header,
 )
-from traceforge.capture.hook.in_flight_call import CLIENT_LEFT, FAILED, InFlightCall
+from traceforge.capture.hook.in_flight_call import ANSWERED, CHUNKS_MAX, CLIENT_LEFT, FAILED, InFlightCall
 
 
 class _Speechless(Exception):
@@ -60,6 +60,24 @@ def test_every_fault_of_a_call_is_reported_to_its_owner(monkeypatch: pytest.Monk
 
     assert [("OSError", "abandon"), ("ValueError", "chunk")] == reported
     assert before == faults.count
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_a_body_of_too_many_chunks_is_not_kept(side: str) -> None:
+    """A chunk of one byte, or of none, takes as much memory as one of a hundred."""
+    ended: list[InFlightCall] = []
+    call = GuardedCall(InFlightCall(ended.append, "POST", "http://a/", ()))
+    add = call.add_request_chunk if side == "request" else call.add_response_chunk
+    for _ in range(CHUNKS_MAX):
+        add(b"")
+    assert not call.is_too_large
+    add(b"")
+    assert call.is_too_large
+    add(b"x")
+    call.end(ANSWERED)
+
+    assert [([], [])] == [(call.request_chunks, call.response_chunks) for call in ended]
+    assert [f"a body of more than {CHUNKS_MAX} chunks is not kept"] == [call.error for call in ended]
 
 
 def test_the_first_fault_is_described_with_its_stage() -> None:

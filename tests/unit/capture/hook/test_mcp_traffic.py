@@ -12,7 +12,7 @@ from traceforge.capture.hook import dispatch
 from traceforge.capture.hook.guarded_call import GuardedCall
 from traceforge.capture.hook.in_flight_call import ANSWERED, CLIENT_LEFT, InFlightCall
 from traceforge.capture.hook.mcp_messages import CLOSED_LINE, Message
-from traceforge.capture.hook.mcp_traffic import ANSWERS_OTHERWISE, EARLY_BYTES_MAX, McpTraffic
+from traceforge.capture.hook.mcp_traffic import ANSWERS_OTHERWISE, EARLY_BYTES_MAX, QUESTIONS_MAX, McpTraffic
 from traceforge.capture.hook.replayed_response import WAITS_ON, ReplayedResponse, make_refusal
 from traceforge.capture.hook.watcher import Watcher
 
@@ -147,6 +147,30 @@ def test_a_flood_between_requests_is_bounded_and_named(session: Session) -> None
 
     (call,) = session.ended
     assert EARLY_BYTES_MAX >= sum(len(data) for _, data in call.response_chunks[:-1])
+
+
+def test_questions_that_the_client_never_answers_are_bounded_and_named(session: Session) -> None:
+    """A remote server invents their ids, and a client may leave them unanswered as long as the session lasts."""
+    for number in range(3):
+        session.start(call_tool(number))
+        for question in range(QUESTIONS_MAX):
+            session.take_server_message({**SAMPLING, "id": f"{number} {question}"})
+        assert len(session._questions) <= QUESTIONS_MAX
+        assert not session.unseen  # those of requests that ended take no place
+        if number < 2:
+            session.take_server_message(respond(number, "a"))
+    session.take_server_message({**SAMPLING, "id": "one more"})
+
+    assert QUESTIONS_MAX == len(session._questions)
+    assert 1 == len(session.unseen)
+
+
+def test_a_question_with_an_id_of_megabytes_is_not_remembered(session: Session) -> None:
+    session.start(call_tool(1))
+    session.take_server_message({**SAMPLING, "id": "x" * (1 << 20)})
+
+    assert not session._questions
+    assert session.unseen
 
 
 def test_a_cancelled_request_is_one_that_the_client_left(session: Session) -> None:
