@@ -449,3 +449,34 @@ def test_entries_of_an_archive_that_share_bytes_are_refused(name: str, tmp_path:
 
     with pytest.raises(InvalidFile, match="overlap"):
         TraceArchive(str(path))
+
+
+def write_blocks(path: Path, blocks: list[list[int]], lengths: list[int], data: bytes) -> None:
+    """An archive with one entry in each block."""
+    summary = plain_trace(1).summary
+    contents = [b"", blocks, [[summary, number, 0, length, 0] for number, length in enumerate(lengths)]]
+    packed = zstandard.compress(msgspec.msgpack.encode(contents))
+    path.write_bytes(b"TFZ1" + data + make_trace_archive(packed)[4:])
+
+
+def test_blocks_of_an_archive_that_share_bytes_are_refused(tmp_path: Path) -> None:
+    """A block that is named again takes two bytes, and 100 ms to decompress: 100 KB took an hour."""
+    path, data = tmp_path / "a.tfz", zstandard.compress(b"trace")
+    write_blocks(path, [[4, len(data)]] * 2, [5, 5], data)
+    with pytest.raises(InvalidFile, match="two of its blocks overlap"):
+        TraceArchive(str(path))
+
+    write_blocks(path, [[4, len(data)], [4 + len(data), len(data)]], [5, 5], data * 2)
+    assert b"trace" == TraceArchive(str(path)).read_entry(1).trace
+
+
+def test_blocks_of_an_archive_expand_to_what_their_entries_need(tmp_path: Path) -> None:
+    """And no archive needs more than one that is written."""
+    path, data = tmp_path / "a.tfz", zstandard.compress(b"trace")
+    write_blocks(path, [[4, len(data)]], [4], data)
+    with pytest.raises(InvalidFile, match="block 0 cannot be read"):
+        TraceArchive(str(path)).read_entry(0)
+
+    write_blocks(path, [[4, len(data)], [4 + len(data), len(data)]], [400 << 20, 200 << 20], data * 2)
+    with pytest.raises(InvalidFile, match="it holds more than 536870912 bytes"):
+        TraceArchive(str(path))

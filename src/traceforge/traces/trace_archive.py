@@ -82,6 +82,7 @@ class TraceArchive:
         self.path = path
         self._data = read_file(path, follow_links=False)
         self._contents = _read_contents(path, self._data)
+        self._block_sizes = _measure_blocks(self._contents.entries)
         self._cached_block: tuple[int, bytes] = (
             -1,
             b"",
@@ -116,8 +117,9 @@ class TraceArchive:
         if self._cached_block[0] != number:
             try:
                 start, length = self._contents.blocks[number]
-                data = _decompress(self._data[start : start + length], self._contents.dictionary)
-            except (IndexError, ValueError):
+                packed = self._data[start : start + length]
+                data = _decompress(packed, self._contents.dictionary, bytes_max=self._block_sizes[number])
+            except (LookupError, ValueError):
                 raise _damaged_error(self.path, f"block {number} cannot be read") from None
             self._cached_block = (number, data)
         return self._cached_block[1]
@@ -202,11 +204,11 @@ def _compress(data: bytes, dictionary: bytes) -> bytes:
     return zstandard.ZstdCompressor(LEVEL, dict_data=_dictionary(dictionary), write_checksum=True).compress(data)
 
 
-def _decompress(data: bytes, dictionary: bytes) -> bytes:
+def _decompress(data: bytes, dictionary: bytes, *, bytes_max: int = ARCHIVE_BYTES_MAX * 2) -> bytes:
     """Raises ValueError where the data are damaged."""
     try:
         size = zstandard.frame_content_size(data)
-        if not 0 <= size <= min(ARCHIVE_BYTES_MAX * 2, BLOCK_BYTES_MAX + EXPANSION_MAX * len(data)):
+        if not 0 <= size <= min(bytes_max, BLOCK_BYTES_MAX + EXPANSION_MAX * len(data)):
             raise ValueError("too large")
         return zstandard.ZstdDecompressor(dict_data=_dictionary(dictionary)).decompress(data)
     except zstandard.ZstdError:
@@ -228,6 +230,10 @@ def _read_contents(path: str, data: bytes) -> _TableOfContents:
         raise _damaged_error(path, "its table of contents cannot be read") from None
     if not _are_in_order(contents.entries):
         raise _damaged_error(path, "two of its entries overlap")
+    if not _are_apart(contents.blocks):
+        raise _damaged_error(path, "two of its blocks overlap")
+    if sum(_measure_blocks(contents.entries).values()) > ARCHIVE_BYTES_MAX * 2:
+        raise _damaged_error(path, f"it holds more than {ARCHIVE_BYTES_MAX * 2} bytes")
     return contents
 
 
@@ -254,6 +260,21 @@ def _are_in_order(entries: Sequence[ArchiveEntry]) -> bool:
             return False
         place = (entry.block, entry.start + entry.trace_length + entry.chunks_length)
     return True
+
+
+def _are_apart(blocks: Sequence[tuple[int, int]]) -> bool:
+    """Whether each block begins behind the one before it: a bomb is not decompressed once for each name of it."""
+    place = len(MAGIC)
+    for start, length in blocks:
+        if start < place:
+            return False
+        place = start + length
+    return True
+
+
+def _measure_blocks(entries: Iterable[ArchiveEntry]) -> dict[int, int]:
+    """How long each block is, decompressed: it ends with its last entry."""
+    return {entry.block: entry.start + entry.trace_length + entry.chunks_length for entry in entries}
 
 
 def _damaged_error(path: str, reason: str) -> InvalidFile:
