@@ -27,7 +27,7 @@ def port_range(port: float | str) -> range:
         match = re.fullmatch(_PORTS, port)
         first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     else:
-        first = last = int(port) if port == int(port) else 0
+        first = last = int(port) if port % 1 == 0 else 0  # also where it is no number, or infinite
     return range(first, last + 1) if 0 < first <= last <= PORT_MAX else range(0)
 
 

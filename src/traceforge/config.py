@@ -37,6 +37,7 @@ MATCH_KEY_VARIABLE = "TRACEFORGE_MATCH_KEY"
 UPSTREAM_VARIABLE = "TRACEFORGE_UPSTREAM_"  # and the name of an upstream: where this user wants it to be
 CONFIG_BYTES_MAX = 1 << 20
 CONFIG_RULE = "CF1"
+CLOSED_PORTS_MIN = 1000  # Whoever opens more than the others opens all; those below 1024 may stay closed.
 
 ENVIRONMENT_VARIABLES = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
 
@@ -57,6 +58,7 @@ _TRACES_HINT = "Name a folder in the project, or set TRACEFORGE_TRACES_DIR."
 _LINK_HINT = "Replace the link with a folder. Traces may be elsewhere: set TRACEFORGE_TRACES_DIR."
 _EXCLUDED_HOST_HINT = 'Remove the entry. With record_http "all", test.ignore_hosts leaves hosts out.'
 _WILDCARD_HINT = "Name what is meant: an entry needs more than wildcards."
+_MODELS_HINT = "Name the models, such as claude-*."
 _EMPTY_HINT = "Write {} into it, or remove it and run: traceforge init"
 
 # Possessive and open-ended, so that no text makes it look at a place twice.
@@ -368,13 +370,11 @@ def _parse_pyproject(data: bytes) -> JSONObject | None:
 def _check(values: JSONObject, where: str) -> Iterator[Finding]:
     for key in values:
         yield from _unknown(key, Config.__struct_fields__, where, "")
+    for path, message in find_wildcards(values):
+        hint = _MODELS_HINT if path.startswith("$.models") and ".match" not in path else _WILDCARD_HINT
+        yield Finding(where, path, CONFIG_RULE, message, hint)
     models = values.get("models")
     for pattern, rule in (models if isinstance(models, dict) else {}).items():
-        if pattern.strip("*?") == "":
-            message = f"models: the pattern {pattern!r} would declare every model at once"
-            yield Finding(
-                where, json_path("$.models", pattern), CONFIG_RULE, message, "Name the models, such as claude-*."
-            )
         yield from _check_keys(rule, ModelRule.__struct_fields__, where, f"models[{pattern!r}].")
         match = rule.get("match") if isinstance(rule, dict) else None
         yield from _check_keys(match, VolatileParts.__struct_fields__, where, f"models[{pattern!r}].match.")
@@ -388,8 +388,6 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
         yield from _check_keys(parts, VolatileParts.__struct_fields__, where, f"test.match[{pattern!r}].")
     yield from _check_ports(test, where)
     yield from _check_hosts(values.get("hosts"), where)
-    for path, message in find_wildcards(values):
-        yield Finding(where, path, CONFIG_RULE, message, _WILDCARD_HINT)
     traces_dir = values.get("traces_dir")
     if isinstance(traces_dir, str) and not traces_dir.isprintable():
         yield Finding(where, "$.traces_dir", CONFIG_RULE, "traces_dir is not a folder name")
@@ -442,13 +440,16 @@ def _is_redirect(name: str, url: str) -> bool:
 
 def _check_ports(section: JSON, where: str) -> Iterator[Finding]:
     ports = section.get("allow_ports") if isinstance(section, dict) else None
+    open_ports: set[int] = set()
     for index, port in enumerate(ports if isinstance(ports, list) else []):
         if isinstance(port, (int, float, str)) and not isinstance(port, bool) and port != "" and not port_range(port):
             message = f"test.allow_ports[{index}] is neither a port nor a range of ports"
             yield Finding(where, f"$.test.allow_ports[{index}]", CONFIG_RULE, message, _PORTS_HINT)
-        elif isinstance(port, str) and len(port_range(port)) == PORT_MAX:
-            message = f"test.allow_ports[{index}] is {port!r}, which means everything"
-            yield Finding(where, f"$.test.allow_ports[{index}]", CONFIG_RULE, message, _PORTS_HINT)
+        elif isinstance(port, (int, float, str)) and not isinstance(port, bool):
+            open_ports.update(port_range(port))
+    if len(open_ports) > PORT_MAX - CLOSED_PORTS_MIN:
+        message = f"test.allow_ports opens {len(open_ports)} ports, which means everything"
+        yield Finding(where, "$.test.allow_ports", CONFIG_RULE, message, _PORTS_HINT)
 
 
 def _unknown(key: str, known_keys: tuple[str, ...], where: str, prefix: str) -> Iterator[Finding]:

@@ -58,13 +58,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"match": {"ignore_patterns": ["What is the weather in P?R?", "and should I take an umbrella"]}},
         f"match blanks 60% {MESSAGE}paris",
     ),
+    "redacted in parts": (
+        {"redact_patterns": ["What is the weather in P?R?", "and should I take an umbrella"]},
+        f"redact_patterns blanks 60% {MESSAGE}paris",
+    ),
     "half of it redacted": ({"redact_patterns": ["What is[^?]*"]}, f"redact_patterns[0] blanks 67% {MESSAGE}paris"),
 }
 
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in ("a message", "a city") else pytest.param(name, marks=pytest.mark.slow) for name in REFUSED],
+    [name if name in ("a message", "a city", "redacted in parts") else pytest.param(name, marks=pytest.mark.slow) for name in REFUSED],
 )
 def test_cf3_a_declaration_that_hides_too_much_is_refused(project: Project, name: str) -> None:
     """By what it does, and with the message or the two snapshots."""

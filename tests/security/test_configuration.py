@@ -376,6 +376,8 @@ EVERYTHING = [
     "*::*",
     "[!x]*",
     "[a-z]*",
+    "[!]x]*",
+    "[]x]*",
     "***",
 ]
 
@@ -394,11 +396,50 @@ def test_an_entry_that_means_everything_is_refused(tmp_path: Path, setting: str)
         assert f"{setting}[1] is {entry!r}, which means everything" in refuse(tmp_path, **nest(setting, ["a", entry]))
 
 
-@pytest.mark.parametrize("ports", ["1-65535", "00001-65535"])
-def test_all_ports_at_once_are_refused(tmp_path: Path, ports: str) -> None:
-    """A range is for the ports that a test needs."""
-    assert "which means everything" in refuse(tmp_path, test={"allow_ports": [ports]})
+@pytest.mark.parametrize("setting", ["allow", "test.ignore_hosts"])
+def test_an_entry_of_one_letter_between_wildcards_is_refused(tmp_path: Path, setting: str) -> None:
+    """Half of all keys and hosts have it, and a list of such entries means everything."""
+    for entry in ["*e*", "*.e*", "*-1*", "e*", "*é"]:
+        message = refuse(tmp_path, **nest(setting, ["*.example.com", entry]))
+        assert f"{setting}[1] is {entry!r}, which means whatever has one character" in message
+    assert load_config(str(configure(tmp_path, **nest(setting, ["e", "*.io", "10.*", "e-*x"]))), {})
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["*", "?*", "*?", "*-*", "[!x]*", "[!]x]*", "[a-z]*", "*[a-z]*", "*[0-9]*", "*[-]*", "[]*", " ", "*.*"],
+)
+def test_a_pattern_that_means_every_model_is_refused(tmp_path: Path, pattern: str) -> None:
+    """It switches the gate off for models that nobody has decided about."""
+    message = f"models: the pattern {pattern!r} would declare every model at once"
+
+    assert message in refuse(tmp_path, models={pattern: {"calls": "may_vary"}})
+
+
+@pytest.mark.parametrize("pattern", ["gpt-*", "o[134]*", "*claude*", "*/llama*", "*-nano"])
+def test_a_pattern_that_means_some_models_is_allowed(tmp_path: Path, pattern: str) -> None:
+    assert load_config(str(configure(tmp_path, models={pattern: {"calls": "may_vary"}})), {})
+
+
+@pytest.mark.parametrize(
+    "ports",
+    [["1-65535"], ["00001-65535"], ["2-65535"], ["1-65534"], ["1-32767", "32768-65535"], ["1-40000", 40001, "30000-65535"]],
+)
+def test_all_ports_at_once_are_refused(tmp_path: Path, ports: list[str | int]) -> None:
+    """In one range or in several: a range is for the ports that a test needs."""
+    assert "which means everything" in refuse(tmp_path, test={"allow_ports": ports})
     assert load_config(str(configure(tmp_path, test={"allow_ports": ["32768-60999"]})), {})
+
+
+def test_ports_that_only_toml_has_are_refused(tmp_path: Path) -> None:
+    """It has infinity, and a number that is none."""
+    (tmp_path / "pyproject.toml").write_text("[tool.traceforge.test]\nallow_ports = [inf, -inf, nan]\n")
+    with pytest.raises(InvalidConfig) as refused:
+        load_config(str(tmp_path), {})
+
+    messages = [finding.message for finding in refused.value.findings]
+    for index in range(3):
+        assert f"test.allow_ports[{index}] is neither a port nor a range of ports" in messages
 
 
 @pytest.mark.parametrize("setting", ["test.may_skip", "test.may_repeat", "test.may_vary"])

@@ -137,6 +137,8 @@ def _list_joint(config: Config, calls: Sequence[ApprovedCall]) -> Iterator[_Decl
         if len(paths) + len(patterns) > 1:
             name = f"{settings[-1]} with {' and '.join(settings[:-1])}" if settings[1:] else settings[0]
             yield _Declaration(settings[-1], VolatileRules(paths, patterns), matching, name)
+    if len(config.redact_patterns) > 1:
+        yield _Declaration(REDACT_SETTING, VolatileRules(patterns=config.redact_patterns), calls)
 
 
 def _applies_to(declaration: PartsDeclaration, call: ApprovedCall, config: Config) -> bool:
