@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import http.client
 import io
+import re
 import socket
 import ssl
 import threading
@@ -34,6 +35,7 @@ from traceforge.exchange import Headers
 
 TIMEOUT_S = 300.0  # For each read: a model may think for minutes before its first byte.
 CHUNK_BYTES = 1 << 16
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # A colon in a name would make it another header.
 
 
 # Takes a method, a URL and headers; returns the call that an engine records.
@@ -265,7 +267,11 @@ def _format_head(target: str, headers: list[tuple[str, str]]) -> bytes:
         ValueError: a header would end its line; it is not repeated in the message, because it may be a key.
     """
     lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
-    if " " in target or any(ord(char) < 0x20 or char == "\x7f" for line in lines for char in line):
+    if (
+        " " in target
+        or not all(_HEADER_NAME.fullmatch(name) for name, _ in headers)
+        or any(ord(char) < 0x20 or char == "\x7f" for line in lines for char in line)
+    ):
         raise ValueError("a URL or a header has a character that HTTP does not allow there")
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 

@@ -76,6 +76,14 @@ _REFUSED = "has the name of a credential, and credentials are never compared"
 _HINT = "Remove it. To compare its value, send it under a name that does not end like a credential."
 
 
+def is_of_connection(name: str) -> bool:
+    """Whether a header says how a request goes over a connection, through a proxy or in whose name, and not what it
+    asks.
+    """
+    name = name.lower()
+    return name in _CONNECTION or name.startswith((":", "proxy-", "x-forwarded-")) or is_credential(name)
+
+
 class HeaderRules:
     """Which headers count: every one but those of the lists, and what a project adds to or takes from them.
 

@@ -89,17 +89,18 @@ def find_target(
         return UnsendableTrace("its path cannot be sent as it is")
     upstreams = find_run_upstreams(loaded, environ, targets)
     hint = _address_hint(provider)
-    base = ProviderAddresses(upstreams.urls).find(provider, path)
+    addresses = ProviderAddresses(upstreams.urls)
+    base, key_provider = addresses.find(provider, path), addresses.resolve_provider(provider, path)
     if not base:
         return UnsendableTrace(f"the address of {provider} is unknown", hint)
-    if provider in upstreams.declared:
+    if key_provider in upstreams.declared:
         return UnsendableTrace(f"only a file of the project names the address of {provider}", hint)
     url = join_url(base, path, _plain_query(query), endpoint.dialect)
     if not _is_same_upstream(recorded_url, url, provider):
         return UnsendableTrace(f"this call went to another address than {provider} has here", hint)
-    key_header = find_key_header(provider, endpoint, path)
+    key_header = find_key_header(key_provider, endpoint, path)
     has_key = bool(find_key(key_header, environ))
-    if needs_key(provider, url) and not has_key:
+    if needs_key(key_provider, url) and not has_key:
         variable = key_header.variables[0]
         return UnsendableTrace(f"{variable} is not set where this server runs", f"Set {variable} and start it again.")
     variable = next((name for name in key_header.variables if environ.get(name, "").strip()), "")

@@ -41,17 +41,21 @@ class ProviderAddresses:
     def __init__(self, upstreams: Mapping[str, str]) -> None:
         self._base_urls = upstreams
 
-    def find(self, provider: str, path: str) -> str:
-        """The base URL of a provider; "" if unknown.
+    def resolve_provider(self, provider: str, path: str) -> str:
+        """The provider whose address a request goes to, and whose key it gets.
 
         A deployment of Azure is not at OpenAI's address, and a publisher's model of Vertex not at the publisher's.
         """
         if self._base_urls.get(provider, "") in ("", DEFAULT_UPSTREAMS.get(provider)):
             if _DEPLOYMENT.search(path):
-                provider = "azure"
-            elif _PUBLISHER.search(path):
-                provider = "vertex"
-        return self._base_urls.get(provider, "").rstrip("/")
+                return "azure"
+            if _PUBLISHER.search(path):
+                return "vertex"
+        return provider
+
+    def find(self, provider: str, path: str) -> str:
+        """The base URL for a request; "" if unknown."""
+        return self._base_urls.get(self.resolve_provider(provider, path), "").rstrip("/")
 
 
 def is_plain_path(path: str) -> bool:

@@ -16,14 +16,13 @@ from traceforge.config import LoadedConfig
 from traceforge.errors import InternalError, TraceForgeError
 from traceforge.replay.request_key import RequestKeyer
 from traceforge.snapshots.formats.determinism_policy import ModelPolicy
-from traceforge.snapshots.live.live_address import find_key_header, make_key_headers
+from traceforge.snapshots.live.live_address import make_key_headers
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer, LiveAnswerReader
 from traceforge.snapshots.live.live_journal import LiveJournal
 from traceforge.snapshots.live.live_plan import LiveCall, LivePlan
 from traceforge.snapshots.live.live_sender import HostPacing, LiveSender
 from traceforge.snapshots.live.live_verdict import CheckedCall, judge_answers
 from traceforge.traces.trace_composer import TraceComposer
-from traceforge.wire.endpoints import split_url
 
 
 class LiveJob(NamedTuple):
@@ -101,8 +100,7 @@ def open_check(
 
     def run_job(job: LiveJob) -> LiveAnswer | FailedRequest:
         call = job.call
-        key_header = find_key_header(call.approved.provider, call.endpoint, split_url(call.url)[0])
-        return reader.read(call, job.run, sender.send(call, make_key_headers(key_header, call.url, environ)))
+        return reader.read(call, job.run, sender.send(call, make_key_headers(call.key_header, call.url, environ)))
 
     return LiveCheck(plan, journal, run_job, stop)
 

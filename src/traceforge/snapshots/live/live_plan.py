@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
-from urllib.parse import unquote_plus, urlsplit
+from urllib.parse import unquote_plus
 
 from msgspec import Struct
 
@@ -20,6 +20,7 @@ from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import NotFound
 from traceforge.exchange import Headers
 from traceforge.redact.redactions import REDACTED
+from traceforge.replay.compared_headers import is_of_connection
 from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
 from traceforge.snapshots.formats.model_prices import price_usage
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_call
@@ -37,6 +38,7 @@ from traceforge.snapshots.live.live_address import (
 from traceforge.snapshots.record.pending_changes import first_approval_hint
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.id_prefix import select_by_id_prefix
+from traceforge.wire.dialect_declaration import KeyHeader
 from traceforge.wire.endpoints import Dialect, Endpoint, find_endpoint
 from traceforge.wire.unified import as_object, is_number
 
@@ -52,6 +54,8 @@ class LiveCall(Struct, frozen=True, dict=True):
     headers: Headers
     body: bytes
     model: str
+    provider: str  # whose address and key it has
+    key_header: KeyHeader
 
     @cached_property
     def digest(self) -> Digest:
@@ -166,13 +170,16 @@ def _plan_call(
     if model and path == raw.path and "model" not in body:
         return UnsendableCall(approved, "its request names no model that could be replaced")
     url = join_url(base, path, _query(raw), endpoint.dialect)
-    secret = find_key_header(approved.provider, endpoint, path)
-    if needs_key(approved.provider, url) and not find_key(secret, environ):
+    provider = addresses.resolve_provider(approved.provider, raw.path)
+    secret = find_key_header(provider, endpoint, path)
+    if needs_key(provider, url) and not find_key(secret, environ):
         return UnsendableCall(
             approved, f"{secret.variables[0]} is not set", f"Set {secret.variables[0]} to your key."
         )
     model_name = model or str(raw.request_body.get("model") or endpoint.model)
-    return LiveCall(approved, endpoint, url, _headers(raw, endpoint), json_bytes(body), model_name)
+    return LiveCall(
+        approved, endpoint, url, _headers(raw, endpoint), json_bytes(body), model_name, provider, secret
+    )
 
 
 def _is_lost(entry: JSONObject, body: JSONObject) -> bool:
@@ -189,7 +196,9 @@ def _query(raw: RawResponse) -> str:
 
 
 def _headers(raw: RawResponse, endpoint: Endpoint) -> Headers:
-    headers = [(name, value) for name, value in raw.request_headers if REDACTED not in value]
+    headers = [
+        (name, value) for name, value in raw.request_headers if REDACTED not in value and not is_of_connection(name)
+    ]
     names = {name.lower() for name, _ in headers}
     if "content-type" not in names:
         headers.append(("content-type", "application/json"))
@@ -210,11 +219,9 @@ def list_key_destinations(calls: Iterable[LiveCall], environ: Mapping[str, str])
     """Where API keys will go, each address once, sorted."""
     destinations = set()
     for call in calls:
-        provider, path = call.approved.provider, urlsplit(call.url).path
-        secret = find_key_header(provider, call.endpoint, path)
-        if make_key_headers(secret, call.url, environ):
-            variable = next(name for name in secret.variables if environ.get(name, "").strip())
-            destinations.add(KeyDestination(provider, variable, "/".join(call.url.split("/", 3)[:3])))
+        if make_key_headers(call.key_header, call.url, environ):
+            variable = next(name for name in call.key_header.variables if environ.get(name, "").strip())
+            destinations.add(KeyDestination(call.provider, variable, "/".join(call.url.split("/", 3)[:3])))
     return sorted(destinations)
 
 

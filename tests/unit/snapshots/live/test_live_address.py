@@ -48,6 +48,18 @@ def test_a_model_of_vertex_is_not_sent_to_its_publisher() -> None:
     assert ("VERTEX_API_KEY",) == find_key_header("anthropic", find_endpoint("POST", path), path).variables
 
 
+@pytest.mark.parametrize("provider", ["openai", "gemini", "anthropic", "mistral", "corp"])
+def test_an_address_gets_no_key_of_another_provider(provider: str) -> None:
+    """A snapshot names its provider and its path, and so could send the key of one provider to another one."""
+    addresses = ProviderAddresses({**DEFAULT_UPSTREAMS, "azure": "https://a.example", "vertex": "https://v.example"})
+    vertex = "/v1/projects/p/locations/us/publishers/google/models/gemini-3:generateContent"
+    for path, owner, variable in [(AZURE, "azure", "AZURE_OPENAI_API_KEY"), (vertex, "vertex", "VERTEX_API_KEY")]:
+        resolved = addresses.resolve_provider(provider, path)
+        key_header = find_key_header(resolved, find_endpoint("POST", path), path)
+
+        assert (owner, (variable,)) == (resolved, key_header.variables)
+
+
 @pytest.mark.parametrize(
     ("base", "path", "query", "dialect", "url"),
     [

@@ -13,12 +13,13 @@ from support.proposals import approve_change, make_call, propose
 from traceforge.config import DEFAULT_UPSTREAMS, ModelRule
 from traceforge.errors import NotFound
 from traceforge.exchange import Exchange
-from traceforge.snapshots.live.live_address import ProviderAddresses
+from traceforge.snapshots.live.live_address import ProviderAddresses, make_key_headers
 from traceforge.snapshots.live.live_plan import (
     LivePlan,
     estimate_cost,
     find_unused_targets,
     list_cleartext_hosts,
+    list_key_destinations,
     make_plan,
     select_calls,
 )
@@ -111,6 +112,39 @@ def test_a_key_in_the_query_is_not_sent() -> None:
     ).calls
 
     assert f"https://generativelanguage.googleapis.com{path}?alt=sse&a" == call.url
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+def test_a_path_of_azure_gets_the_key_of_azure(provider: str) -> None:
+    """A snapshot may name another provider with it, whose key would go to an address of Azure."""
+    call = approved()
+    assert call.raw_response is not None
+    wire = call.raw_response._replace(path="/openai/deployments/gpt-4o/chat/completions")
+    environ = {"OPENAI_API_KEY": "o", "GEMINI_API_KEY": "g", "AZURE_OPENAI_API_KEY": "a"}
+    addresses = ProviderAddresses({**DEFAULT_UPSTREAMS, "azure": "https://me.example"})
+
+    plan = planned(call._replace(provider=provider, raw_response=wire), addresses, environ)
+
+    (sent,) = plan.calls
+    assert {"api-key": "a"} == make_key_headers(sent.key_header, sent.url, environ)
+    destinations = list_key_destinations(plan.calls, environ)
+    assert [("azure", "AZURE_OPENAI_API_KEY", "https://me.example")] == destinations
+
+
+def test_headers_of_a_connection_or_an_account_are_not_sent() -> None:
+    """A snapshot may come from anywhere: what it asks is sent, not how, through whom, or in whose name."""
+    call = approved()
+    assert call.raw_response is not None
+    asked = (("anthropic-beta", "b"), ("X-Custom", "c"))
+    other = [
+        "Host", "transfer-encoding", "Expect", "Cookie", "Authorization", "x-api-key", "api-key", "X-Goog-Api-Key",
+        "proxy-authorization", "X-Forwarded-Host", "forwarded", "Connection", "content-encoding",
+    ]  # fmt: skip
+    wire = call.raw_response._replace(request_headers=(*asked, *((name, "x") for name in other)))
+
+    (sent,) = planned(call._replace(raw_response=wire)).calls
+
+    assert (*asked, ("content-type", "application/json")) == sent.headers
 
 
 @pytest.mark.parametrize(
