@@ -68,7 +68,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in ("a message", "a city", "redacted in parts") else pytest.param(name, marks=pytest.mark.slow) for name in REFUSED],
+    [
+        name if name in ("a message", "a city", "redacted in parts") else pytest.param(name, marks=pytest.mark.slow)
+        for name in REFUSED
+    ],
 )
 def test_cf3_a_declaration_that_hides_too_much_is_refused(project: Project, name: str) -> None:
     """By what it does, and with the message or the two snapshots."""

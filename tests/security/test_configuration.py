@@ -423,7 +423,14 @@ def test_a_pattern_that_means_some_models_is_allowed(tmp_path: Path, pattern: st
 
 @pytest.mark.parametrize(
     "ports",
-    [["1-65535"], ["00001-65535"], ["2-65535"], ["1-65534"], ["1-32767", "32768-65535"], ["1-40000", 40001, "30000-65535"]],
+    [
+        ["1-65535"],
+        ["00001-65535"],
+        ["2-65535"],
+        ["1-65534"],
+        ["1-32767", "32768-65535"],
+        ["1-40000", 40001, "30000-65535"],
+    ],
 )
 def test_all_ports_at_once_are_refused(tmp_path: Path, ports: list[str | int]) -> None:
     """In one range or in several: a range is for the ports that a test needs."""

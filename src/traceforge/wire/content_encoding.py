@@ -180,7 +180,9 @@ def _zstd_decoder(budget: DecodeBudget) -> _MemberDecoder:
 class _MemberDecoder:
     """Decodes members one after another, as gzip and zstd allow, in steps so small that no bomb goes off in one."""
 
-    def __init__(self, new_decoder: Callable[[], _Decoder], step: int, expansion_max: int, budget: DecodeBudget) -> None:
+    def __init__(
+        self, new_decoder: Callable[[], _Decoder], step: int, expansion_max: int, budget: DecodeBudget
+    ) -> None:
         self._new_decoder = new_decoder
         self._step = step
         self._expansion_max = expansion_max

@@ -255,7 +255,7 @@ class McpTraffic:
             is_open = set(self._open.values()).__contains__
             self._questions = {key: asked for key, asked in self._questions.items() if is_open(asked)}
         if len(self._questions) >= QUESTIONS_MAX or len(str(question_id)) > QUESTION_ID_LENGTH_MAX:
-            dispatch.note_unseen("questions of an MCP server, beyond 1,000 that are open or with an id of 1,000 characters")
+            dispatch.note_unseen("questions of an MCP server, beyond 1,000 or with an id of 1,000 characters")
         else:
             self._questions[question_id] = request
 

@@ -177,9 +177,7 @@ def _plan_call(
             approved, f"{secret.variables[0]} is not set", f"Set {secret.variables[0]} to your key."
         )
     model_name = model or str(raw.request_body.get("model") or endpoint.model)
-    return LiveCall(
-        approved, endpoint, url, _headers(raw, endpoint), json_bytes(body), model_name, provider, secret
-    )
+    return LiveCall(approved, endpoint, url, _headers(raw, endpoint), json_bytes(body), model_name, provider, secret)
 
 
 def _is_lost(entry: JSONObject, body: JSONObject) -> bool:

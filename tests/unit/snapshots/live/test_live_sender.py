@@ -202,3 +202,14 @@ def test_repeated_headers_are_joined(provider: Upstream) -> None:
     LiveSender(HostPacing(threading.Event())).send(msgspec.structs.replace(call, headers=twice), {})
 
     assert b"anthropic-beta: a, b" in provider.received[0].head.lower()
+
+
+@pytest.mark.parametrize("name", ["host: evil.example", "transfer-encoding ", "", "x\ty", "höst"])
+def test_a_header_whose_name_is_none_is_not_sent(provider: Upstream, name: str) -> None:
+    """With a colon in it, a snapshot would add another header, such as a second `Host`."""
+    call = msgspec.structs.replace(call_to(provider), headers=((name, "x"),))
+
+    result = LiveSender(HostPacing(threading.Event())).send(call, {})
+
+    assert "a URL or a header has a character that HTTP does not allow there" == result.problem
+    assert [] == provider.received
