@@ -4,8 +4,8 @@ In: JSON-RPC messages of a client and of its server. Out: for each request of th
 runs have alike, and the lines of its answer; and the messages again. Never: does I/O, or knows a client library.
 
     address      mcp://<server>/<method>, or the server's own URL with /<method> behind it
-    body         {"method": …, "params": …}, without what a run makes up: the id, the progress token and the trace
-                 context of the request, and the version of the client
+    body         {"method": …, "params": …}, and other members if there are; without what a run makes up: the id, the
+                 progress token and the trace context of the request, and the version of the client
     answer       one JSON message a line: what the server sent until its response, and the response. Ids and progress
                  tokens of the client are left out, and put back as those of the request that is answered. Behind a
                  request of the server, `{"id": …, "client": {"result": …}}`: how the client answered it, on which
@@ -39,6 +39,7 @@ DESCRIPTIONS = frozenset(
 # is answered with folders of a machine.
 COMPARED_QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage"})
 _PROGRESS = "progressToken"
+_VERSION = ("jsonrpc", "2.0")
 _ID_TYPES = (str, int, float, type(None))
 _CLIENTS = ("clientInfo", "io.modelcontextprotocol/clientInfo")  # of `initialize`, and in `_meta` of each request
 _OF_RUN = frozenset({_PROGRESS, "traceparent", "tracestate", "baggage"})  # in `_meta`; the others: OpenTelemetry's
@@ -141,14 +142,24 @@ def request_url(address: str, method: str) -> str:
 
 
 def parse_messages(line: bytes) -> Message | list[Message] | None:
-    """The message in a line of a stream, or the messages of a batch; None where it holds neither."""
+    """The message in a line of a stream, or the messages of a batch; None where it holds neither.
+
+    None also where an object has two members of one name: of two readers, each may take another one.
+    """
     try:
-        value = json.loads(line.decode("utf-8"))
+        value = json.loads(line.decode("utf-8"), object_pairs_hook=_collect_members)
     except (ValueError, RecursionError):
         return None
     if isinstance(value, list):
         return value if value and all(map(_is_message, value)) else None
     return value if _is_message(value) else None
+
+
+def _collect_members(pairs: list[tuple[str, Any]]) -> Message:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("two members of one name")
+    return members
 
 
 def looks_like_message(line: bytes) -> bool:
@@ -184,6 +195,7 @@ def progress_token(message: Message) -> Any:
 def encode_request(message: Message) -> bytes:
     """The body of the call that a request is."""
     body: Message = {"method": message["method"]}
+    body.update({name: value for name, value in message.items() if name != "id" and (name, value) != _VERSION})
     if "params" in message:
         body["params"] = _without_run(message["params"])
     return _encode(body)

@@ -197,6 +197,12 @@ def test_a_wrapped_server_has_the_name_that_it_has_without_the_wrap(arguments: l
     assert name == name_server("traceforge", arguments)
 
 
+@pytest.mark.parametrize("added", [{"tool": "drop"}, {"jsonrpc": "1.0"}, {"result": 1}])
+def test_members_that_requests_do_not_have_are_compared(added: Any) -> None:
+    """A server may read them."""
+    assert encode_request({**CALL, **added}) != encode_request(CALL)
+
+
 @pytest.mark.parametrize("words", [["mcp", "wrap"], ["wrap", "mcp", "--", "x"], ["--", "x"], []])
 def test_a_server_that_is_not_wrapped_is_none(words: list[str]) -> None:
     assert find_wrapped(words) is None

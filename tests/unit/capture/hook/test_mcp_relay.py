@@ -182,6 +182,7 @@ UNREADABLE_RESULTS = [
     b"\xef\xbb\xbf" + RESULT,
     b'\t[ {"jsonrpc":"2.0","id":{},"result":1},' + RESULT.strip() + b"]\n",
     RESULT.replace(b"jsonrpc", b"\\u006asonrpc").replace(b"1}}", b"1,}}"),
+    RESULT.replace(b"1}}", b'2,"n":1}}'),
 ]
 
 
@@ -282,6 +283,32 @@ def test_without_a_server_what_is_recorded_is_told(watched: Watched) -> None:
     assert 2 == len(watched.refused)
     assert all(UNREADABLE in reason for reason in watched.refused)
     wire.end()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        CALL.replace(b'"add"', b'"drop","name":"add"'),
+        CALL.replace(b'"add"', b'"drop","n\\u0061me":"add"'),
+        CALL.replace(b'{"name"', b'{"name":"drop"},"params":{"name"'),
+        CALL.replace(b'"add"', b'"add","arguments":{"list":[{"a":1,"b":2,"a":2}]}'),
+    ],
+)
+def test_a_request_that_two_servers_read_otherwise_is_not_compared(watched: Watched, wire: Wire, line: bytes) -> None:
+    """The last of two members of one name was compared; a server may take the first one."""
+    os.write(wire.to_relay, line)
+    assert line == read(wire.server_input, len(line))
+    wire.close(wire.to_relay, wire.server_output)
+    wire.join()
+    watched.replays, watched.responses = True, [replayed({"jsonrpc": "2.0", "result": {"n": 7}})]
+    offline = Wire(with_server=False)
+    os.write(offline.to_relay, line)
+    answer = json.loads(os.read(offline.from_relay, 1 << 16))
+    offline.end()
+
+    assert ([UNREADABLE], []) == (watched.unseen, watched.ended)
+    assert [f"{UNREADABLE} cannot be replayed"] == watched.refused
+    assert ("x", True) == (answer["id"], "error" in answer)
 
 
 def test_a_client_may_write_all_its_requests_before_it_reads(watched: Watched) -> None:
