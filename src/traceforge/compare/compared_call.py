@@ -14,7 +14,7 @@ from typing import Self, cast
 
 from msgspec import Struct, field
 
-from traceforge.canon import JSON, JSONObject, parse_json
+from traceforge.canon import JSON, JSONObject, parse_all_members
 from traceforge.errors import NotJSON
 
 # What differs between two runs of one behaviour.
@@ -171,7 +171,7 @@ def _parsed(arguments: JSON) -> JSON:
     if not isinstance(arguments, str):
         return arguments
     try:
-        return parse_json(arguments.encode())
+        return parse_all_members(arguments.encode())
     except (NotJSON, UnicodeEncodeError):
         return arguments
 

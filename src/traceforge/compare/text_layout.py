@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from traceforge.canon import JSON, json_path, parse_json
+from traceforge.canon import JSON, json_path, parse_all_members
 from traceforge.compare.json_diff import ABSENT, Side, is_same_json
 from traceforge.errors import NotJSON
 from traceforge.shape import json_type_name
@@ -80,7 +80,7 @@ def _json_candidates(text: str) -> Iterator[tuple[str, str]]:
 def _find_json(text: str) -> JSON:
     """The object or list that a text is; None where it is none."""
     try:
-        value = parse_json(text.encode())
+        value = parse_all_members(text.encode())
     except (NotJSON, UnicodeEncodeError):
         return None
     return value if isinstance(value, dict | list) else None

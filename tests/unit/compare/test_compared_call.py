@@ -100,11 +100,16 @@ def test_an_answer_without_choices_is_kept_unchanged() -> None:
         ({"tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]}, ToolCall("f", {"a": 1})),
         ({"tool_calls": [{"function": {"name": "f", "arguments": '"\ud800"'}}]}, ToolCall("f", '"\ud800"')),
         ({"tool_calls": [{"function": {"arguments": "1"}}]}, ToolCall("", 1)),
+        (
+            {"tool_calls": [{"function": {"name": "pay", "arguments": '{"to":"Eve","to":"Bob"}'}}]},
+            ToolCall("pay", {"to": {"[REPEATED]": ["Eve", "Bob"]}}),
+        ),
+        ({"tool_calls": [{"function": {"arguments": f'{{"a":{2**70}}}'}}]}, ToolCall("", {"a": 2**70})),
         ({"tool_calls": ["odd"]}, ToolCall("", "odd")),
     ],
 )
 def test_a_tool_call_is_a_name_and_arguments(message: dict[str, Any], call: ToolCall) -> None:
-    """Arguments are JSON where their text is JSON, else text; in every dialect."""
+    """Arguments are JSON where their text is JSON, else text; in every dialect. No member and no digit is lost."""
     assert (call,) == _answer(message).tool_calls
 
 

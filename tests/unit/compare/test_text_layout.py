@@ -59,6 +59,8 @@ def test_a_change_of_form_is_named(before: str, after: str, change: str) -> None
         ("- a", "- a\n- b"),
         ("# A", "# B"),
         ("* a", "- a"),
+        ('{"a": 1, "a": 2}', '{"a": 9, "a": 2}'),
+        (f'{{"a": {2**70}}}', f'{{"a": {2**70 + 1}}}'),
     ],
 )
 def test_other_content_in_the_same_form_is_not_a_change(before: str, after: str) -> None:
