@@ -36,10 +36,13 @@ def run_lines(run: CommandRun, usage: str) -> list[str]:
     return [f"traceforge: {line}" for line in lines]
 
 
+_SINGLE = ("a call ", "a message ", "a WebSocket ")
+
+
 def unseen_lines(run: CommandRun, *, with_loaded: bool) -> list[str]:
     """What could not be recorded; `with_loaded`: also clients that were loaded, and may not have been used."""
     return [
-        f"could not record {'' if name.startswith('a call ') else 'the calls of '}{one_line(name)}{_times(number)}"
+        f"could not record {'' if name.startswith(_SINGLE) else 'the calls of '}{one_line(name)}{_times(number)}"
         for name, number in run.not_seen.items()
         if with_loaded or not name.endswith(LOADED)
     ]

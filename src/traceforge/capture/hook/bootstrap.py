@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 HELLO_S = 1.0  # How long a process waits at its start until its hello is taken.
 TRIGGER_MODULES = frozenset(
     {
-        "_pytest.config", "_pytest.fixtures", "_pytest.main", "_pytest.runner", "aiobotocore.credentials", "aiohttp",
-        "aioresponses.core", "betamax", "betamax.cassette.cassette", "botocore.credentials", "botocore.session",
-        "botocore.stub", "cassetter.cassette", "dspy.clients.cache", "grpc", "httpx", "httpx2", "mcp.client.sse",
-        "mcp.client.stdio", "mcp.client.streamable_http", "moto.core.botocore_stubber", "multiprocessing.util",
-        "pycurl", "pytest_httpx._httpx_mock", "requests", "requests_mock.adapter", "responses",
-        "subprocess", "traceforge.tools.watched_function", "urllib3", "uvloop", "vcr.cassette",
-        "websockets.asyncio.client", "websockets.legacy.client", "websockets.sync.client",
+        "_pytest.config", "_pytest.fixtures", "_pytest.main", "_pytest.runner", "aiobotocore.credentials",
+        "aiohttp", "aioresponses.core", "autobahn.websocket.protocol", "betamax", "betamax.cassette.cassette",
+        "botocore.credentials", "botocore.session", "botocore.stub", "cassetter.cassette", "dspy.clients.cache",
+        "grpc", "httpx", "httpx2", "mcp.client.sse", "mcp.client.stdio", "mcp.client.streamable_http",
+        "moto.core.botocore_stubber", "multiprocessing.util", "picows", "pycurl", "pytest_httpx._httpx_mock",
+        "requests", "requests_mock.adapter", "responses", "subprocess", "tornado.websocket",
+        "traceforge.tools.watched_function", "urllib3", "uvloop", "vcr.cassette", "websocket",
+        "websockets.asyncio.client", "websockets.legacy.client", "websockets.sync.client", "wsproto",
     }
 )  # fmt: skip
 

@@ -23,6 +23,7 @@ from .body_streams import (
 )
 from .guarded_call import GuardedCall, call_safely, decode_headers, find_content_length
 from .held_calls import READ_TIMED_OUT, hold_call, hold_call_async, plan_hold
+from .other_websockets import check_socket
 from .patches import Patches
 from .real_address import find_real_url
 from .replayed_response import ReplayedResponse, paced_chunks, paced_chunks_async
@@ -62,6 +63,8 @@ def _hook_sync(module: Any, patches: Patches) -> None:
     def wrap(send: Any) -> Any:
         def handle_request(self: Any, request: Any) -> Any:
             url = _find_safe_url(self, request)
+            if _opens_websocket(module, request, url):
+                return send(self, request)
             call = dispatch.begin_call(
                 request.method, url, request.headers.raw, is_above_vcrpy=_HTTPCORE_STUBS in sys.modules
             )
@@ -96,6 +99,8 @@ def _hook_async(module: Any, patches: Patches) -> None:
     def wrap(send: Any) -> Any:
         async def handle_async_request(self: Any, request: Any) -> Any:
             url = _find_safe_url(self, request)
+            if _opens_websocket(module, request, url):
+                return await send(self, request)
             call = dispatch.begin_call(
                 request.method, url, request.headers.raw, is_above_vcrpy=_HTTPCORE_STUBS in sys.modules
             )
@@ -123,6 +128,21 @@ def _hook_async(module: Any, patches: Patches) -> None:
         return handle_async_request
 
     patches.wrap(module.AsyncHTTPTransport, "handle_async_request", wrap)
+
+
+def _opens_websocket(module: Any, request: Any, url: str) -> bool:
+    """Whether a request is the handshake of a WebSocket, as httpx-ws sends it: its frames are not seen.
+
+    Raises:
+        ConnectError, of the client: nothing may be sent, and it cannot be replayed.
+    """
+    if request.headers.get("upgrade", "").lower() != "websocket":
+        return False
+    try:
+        check_socket(module.__name__, url)
+    except ConnectionRefusedError as exc:
+        raise module.ConnectError(str(exc), request=request) from exc
+    return True
 
 
 def _read_timeout(request: Any) -> Any:

@@ -49,10 +49,15 @@ HOOKS: dict[str, Hook] = {
     "vcr.cassette": _deferred("client_vcrpy"),
     "grpc": _deferred("client_grpc"),
     "pycurl": _deferred("client_pycurl"),
+    "autobahn.websocket.protocol": _deferred("other_websockets", "hook_autobahn"),
+    "picows": _deferred("other_websockets", "hook_picows"),
+    "tornado.websocket": _deferred("other_websockets", "hook_tornado"),
     "uvloop": _deferred("client_uvloop"),
+    "websocket": _deferred("other_websockets", "hook_websocket_client"),
     "websockets.asyncio.client": _deferred("client_websockets", "hook_asyncio"),
     "websockets.legacy.client": _deferred("client_websockets", "hook_legacy"),
     "websockets.sync.client": _deferred("client_websockets", "hook_sync"),
+    "wsproto": _deferred("other_websockets", "hook_wsproto"),
 }
 
 _import_hook = ImportHook(HOOKS, Patches(), dispatch.is_replaying)

@@ -1,14 +1,23 @@
-"""gRPC and pycurl: which of their calls are refused, noted, or left alone."""
+"""gRPC, pycurl and other WebSockets: which of their calls are refused, noted, or left alone."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
-from traceforge.capture.hook import client_grpc, client_pycurl, dispatch, tripwire
+from traceforge.capture.hook import (
+    client_grpc,
+    client_httpx,
+    client_pycurl,
+    dispatch,
+    other_websockets,
+    tripwire,
+)
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.hook.patches import Patches
 from traceforge.capture.hook.watcher import Watcher
@@ -259,3 +268,124 @@ def test_a_handle_for_a_unix_socket_stays_on_this_machine(watcher: ListingWatche
     if watcher.replays:
         with pytest.raises(OSError, match="docker"):
             handle.perform()
+
+
+class FakeWebSocket:
+    """A connection of any library; of wsproto, the first event is the handshake."""
+
+    opened = 0
+
+    def __init__(self, request: Any = None) -> None:
+        self.factory = request
+        self.client, self.connection = True, None
+        if request is not None:
+            self.connect()
+
+    def connect(self, *_: object, **__: object) -> None:
+        FakeWebSocket.opened += 1
+
+    def send(self, event: object) -> None:
+        if self.connection is None:
+            self.connect()
+        self.connection = self  # type: ignore[assignment]
+
+
+def open_websocket_client(url: str, patches: Patches) -> None:
+    module = make_module(WebSocket=FakeWebSocket)
+    other_websockets.hook_websocket_client(module, patches)
+    module.WebSocket().connect(url, timeout=3)
+
+
+def open_tornado(url: str, patches: Patches) -> None:
+    module = make_module(WebSocketClientConnection=FakeWebSocket)
+    other_websockets.hook_tornado(module, patches)
+    module.WebSocketClientConnection(SimpleNamespace(url=url))
+
+
+def open_picows(url: str, patches: Patches) -> None:
+    module = make_module(ws_connect=FakeWebSocket().connect)
+    other_websockets.hook_picows(module, patches)
+    module.ws_connect(object, url=url)
+
+
+def open_autobahn(url: str, patches: Patches) -> None:
+    protocol = type("Protocol", (), {"factory": SimpleNamespace(url=url), "startHandshake": FakeWebSocket.connect})
+    other_websockets.hook_autobahn(make_module(WebSocketClientProtocol=protocol), patches)
+    protocol().startHandshake()
+
+
+def open_wsproto(url: str, patches: Patches) -> None:
+    module = make_module(WSConnection=FakeWebSocket)
+    other_websockets.hook_wsproto(module, patches)
+    connection, (host, slash, path) = module.WSConnection(), url.partition("://")[2].partition("/")
+    connection.send(SimpleNamespace(host=host, target=slash + path))
+    connection.send(object())  # What follows is no handshake.
+
+
+UPGRADE = {"Upgrade": "WebSocket", "Connection": "Upgrade"}
+
+
+def open_httpx(url: str, patches: Patches) -> None:
+    client_httpx.hook(httpx, patches)
+    with httpx.Client() as client:
+        client.get(url.replace("ws", "http", 1), headers=UPGRADE)
+
+
+def open_httpx_async(url: str, patches: Patches) -> None:
+    async def get() -> None:
+        async with httpx.AsyncClient() as client:
+            await client.get(url.replace("ws", "http", 1), headers=UPGRADE)
+
+    client_httpx.hook(httpx, patches)
+    asyncio.run(get())
+
+
+OPENERS = [
+    open_websocket_client, open_tornado, open_picows, open_autobahn, open_wsproto, open_httpx, open_httpx_async,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("open_websocket", OPENERS)
+@pytest.mark.parametrize(
+    ("url", "is_noted", "is_refused"),
+    [
+        ("wss://api.openai.com/v1/realtime?model=x", True, True),
+        ("ws://127.0.0.1:8080/v1/realtime", True, True),
+        (
+            "ws://127.0.0.1:8080/ws/google.ai.GenerativeService.BidiGenerateContent",
+            True,
+            True,
+        ),
+        ("wss://chat.example:444/feed", False, True),
+        ("ws://127.0.0.1:8080/feed", False, False),
+    ],
+)
+def test_a_websocket_of_another_library_names_its_address(
+    watcher: ListingWatcher, patches: Patches, monkeypatch: pytest.MonkeyPatch, open_websocket: Any, url: str,
+    is_noted: bool, is_refused: bool,
+) -> None:  # fmt: skip
+    """To a model: refused in a test, else noted. To another server: refused in a test, if it is far away."""
+
+    async def answer_async(*_: object) -> httpx.Response:
+        FakeWebSocket.opened += 1
+        return httpx.Response(101)
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *_: asyncio.run(answer_async()))
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer_async)
+    FakeWebSocket.opened = 0
+
+    if watcher.replays and is_refused:
+        with pytest.raises(
+            (ConnectionRefusedError, httpx.ConnectError), match="is not recorded, and cannot be replayed"
+        ):
+            open_websocket(url, patches)
+    else:
+        open_websocket(url, patches)
+
+    host = url.split("/")[2]
+    assert (0 if watcher.replays and is_refused else 1) == FakeWebSocket.opened
+    assert [host] * (watcher.replays and is_refused) == [
+        reason.partition(" is not recorded")[0].rpartition(" ")[2] for reason in watcher.refused
+    ]
+    assert [host] * (is_noted and not watcher.replays) == [note.rpartition(" ")[2] for note in watcher.unseen]
+    assert all(text.startswith("a WebSocket of ") for text in [*watcher.refused, *watcher.unseen])
