@@ -455,6 +455,7 @@ function install(text) {
     hookRequests(router);
     hookFetch(router);
     hookWebSocket(router);
+    require("./node_workers.cjs");
   } catch (error) {
     // The application runs as it would without us. In a test, the tripwire refuses what then leaves this machine.
   }

@@ -86,10 +86,18 @@ if (settings) {
     return makeRefusal(host, port, "model");
   };
 
+  // Headers that the application gives as a list, of pairs or of names and values, are nowhere else.
+  const findHost = (headers) => {
+    if (!Array.isArray(headers)) return undefined;
+    const flat = headers.flat();
+    const place = flat.findIndex((name, index) => index % 2 === 0 && String(name).toLowerCase() === "host");
+    return place < 0 ? undefined : flat[place + 1];
+  };
+
   const http = require("http");
   const storeHeader = http.ClientRequest.prototype._storeHeader;
   http.ClientRequest.prototype._storeHeader = function (firstLine, headers) {
-    const [host, port] = String(this.getHeader("host") || this.host || "").split(/:(?=\d+$)/);
+    const [host, port] = String(findHost(headers) || this.getHeader("host") || this.host || "").split(/:(?=\d+$)/);
     const standardPort = this.protocol === "https:" ? 443 : 80;
     const error = findModelRequest(this.method, host, Number(port) || standardPort, this.path);
     if (error) process.nextTick(() => this.destroy(error));
@@ -103,5 +111,6 @@ if (settings) {
     if (error) request.onError(error);
   });
 
+  require("./node_workers.cjs");
   report({});
 }
