@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from typing import cast
 
-from traceforge.canon import JSON
+from traceforge.canon import JSON, JSONObject
 
 CLIENT_FRAMES = "client_frames"  # as `capture.hook.conversation_body` writes them
 CREATE_RESPONSE = "response.create"
 _CREATE_ITEM = "conversation.item.create"
 _FRAME = re.compile(rf"\A\$\.{CLIENT_FRAMES}\[\d+\]")
 _NUMBER = re.compile(r"\[ITEM \d+\]=*\Z")
+_EVENT_ID = re.compile(r"[A-Za-z0-9_.:+/=-]{0,512}")
 _REFERENCES = ("item_id", "previous_item_id")
 
 
@@ -43,7 +44,7 @@ def _compare_frame(frame: JSON, item_ids: dict[str, str]) -> JSON:
     event = frame.get("json") if isinstance(frame, dict) else None
     if not isinstance(frame, dict) or not isinstance(event, dict):
         return frame
-    compared = {name: value for name, value in event.items() if name != "event_id"}
+    compared = {name: value for name, value in event.items() if name != "event_id" or not _is_event_id(value, event)}
     item = compared.get("item")
     if compared.get("type") == _CREATE_ITEM and isinstance(item, dict) and isinstance(item.get("id"), str):
         number = item_ids.setdefault(str(item["id"]), f"[ITEM {len(item_ids) + 1}]")
@@ -56,6 +57,13 @@ def _compare_frame(frame: JSON, item_ids: dict[str, str]) -> JSON:
         items = [_replace_reference(entry, item_ids) for entry in cast("list[JSON]", response["input"])]
         compared["response"] = {**response, "input": items}
     return {**{name: value for name, value in frame.items() if name != "layout"}, "json": compared}
+
+
+def _is_event_id(value: JSON, event: JSONObject) -> bool:
+    """Whether a member is the id that OpenAI's API documents. Any other one says something to a server."""
+    kind = event.get("type")
+    is_documented = isinstance(kind, str) and "." in kind
+    return is_documented and isinstance(value, str) and _EVENT_ID.fullmatch(value) is not None
 
 
 def _replace_reference(item: JSON, item_ids: dict[str, str]) -> JSON:

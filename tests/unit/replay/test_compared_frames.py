@@ -101,3 +101,24 @@ def test_a_redacted_value_of_another_event_is_compared(tmp_path: Path) -> None:
     same = play(player, conversation({**asked, "user": OTHER}, {"user": MAIL}))
 
     assert (True, True) == (other.unmatched is not None, same.unmatched is None)
+
+
+@pytest.mark.parametrize("kind", ["session.update", "conversation.item.create"])
+def test_the_id_of_an_event_does_not_count(kind: str) -> None:
+    assert is_same([{"type": kind, "event_id": "evt_1"}], [{"type": kind, "event_id": "b4b6-11"}])
+    assert is_same([{"type": kind, "event_id": "evt_1"}], [{"type": kind}])
+
+
+@pytest.mark.parametrize(
+    ("event", "other"),
+    [
+        ({"event_id": "Be kind to all."}, {"event_id": "Be rude to all."}),
+        ({"event_id": {"prompt": "a"}}, {"event_id": {"prompt": "b"}}),
+        ({"event_id": 1}, {"event_id": 2}),
+        ({"type": "order", "event_id": "17"}, {"type": "order", "event_id": "18"}),
+        ({"type": None, "event_id": "17"}, {"type": None}),
+    ],
+)
+def test_what_is_no_id_of_an_event_counts(event: dict[str, Any], other: dict[str, Any]) -> None:
+    """A text, an object, and a member of an API that is not OpenAI's: a server may read them."""
+    assert not is_same([{"type": "session.update", **event}], [{"type": "session.update", **other}])
