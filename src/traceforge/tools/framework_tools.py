@@ -60,15 +60,22 @@ class _ArgumentsTool(Tool):
     def find_arguments(self, args: tuple[Any, ...], kwargs: Any) -> dict[str, Any]:
         text = super().find_arguments(args, kwargs)["arguments"]
         try:
-            arguments = json.loads(text) if text else {}
+            arguments = json.loads(text, object_pairs_hook=_collect_members) if text else {}
         except (ValueError, RecursionError):
-            arguments = text
+            arguments = text  # which is compared whole
         if not isinstance(arguments, dict):
             return {"arguments": arguments}
         return {name: value for name, value in arguments.items() if name not in self._left_out}
 
     def restore(self, fields: Any) -> NoReturn:
         raise ValueError("the tool declares no type for its results")
+
+
+def _collect_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("two members of one name, of which the tool may read either")
+    return members
 
 
 def _wrap_pydantic_ai(tool: Any, name: str, ignore: Collection[str]) -> Any:
