@@ -16,6 +16,12 @@ from . import dispatch, tripwire
 from .patches import Patches
 from .watcher import LOADED
 
+# What decides where a handle connects: by the name of the option, under which name a handle keeps it.
+_OPTIONS = {
+    "URL": "url", "UNIX_SOCKET_PATH": "path", "CONNECT_TO": "route", "PRE_PROXY": "pre_proxy", "PROXY": "proxy",
+    "RESOLVE": "addresses",
+}  # fmt: skip
+_ELSEWHERE = ("route", "pre_proxy", "proxy", "addresses")  # They lead away from the host of the URL.
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -28,15 +34,24 @@ def hook(module: Any, patches: Patches) -> None:
 
 def _make_curl(module: Any) -> Any:
     base: Any = module.Curl
-    options = {module.URL: "url", module.UNIX_SOCKET_PATH: "path"}
+    options = {getattr(module, name): field for name, field in _OPTIONS.items() if hasattr(module, name)}
 
     class Curl(base):  # type: ignore[misc]  # the class is only known now
         """A handle whose address is checked before it is run."""
 
         def setopt(self, option: Any, value: Any) -> Any:
+            self._note_option(option, value)
+            return super().setopt(option, value)
+
+        def setopt_string(self, option: Any, value: Any) -> Any:
+            self._note_option(option, value)
+            return super().setopt_string(option, value)
+
+        def _note_option(self, option: Any, value: Any) -> None:
             if option in options:
                 setattr(self, f"_traceforge_{options[option]}", value)
-            return super().setopt(option, value)
+                if getattr(self, "_traceforge_is_added", False):  # to others, which run without being asked again
+                    check_handle(self, module)
 
         def unsetopt(self, option: Any) -> Any:
             if option in options:
@@ -44,7 +59,8 @@ def _make_curl(module: Any) -> Any:
             return super().unsetopt(option)
 
         def reset(self) -> Any:
-            self._traceforge_url = self._traceforge_path = ""
+            for name in options.values():
+                setattr(self, f"_traceforge_{name}", "")
             return super().reset()
 
         def duphandle(self) -> Any:
@@ -72,11 +88,16 @@ def _make_multi(module: Any) -> Any:
     base: Any = module.CurlMulti
 
     class CurlMulti(base):  # type: ignore[misc]
-        """Handles that run together: each is checked when it is added."""
+        """Handles that run together: each is checked when it is added, and when its address changes."""
 
         def add_handle(self, handle: Any) -> Any:
             check_handle(handle, module)
+            handle._traceforge_is_added = True
             return super().add_handle(handle)
+
+        def remove_handle(self, handle: Any) -> Any:
+            handle._traceforge_is_added = False
+            return super().remove_handle(handle)
 
     return _named_like(CurlMulti, base)
 
@@ -101,7 +122,8 @@ def check_handle(handle: Any, module: Any) -> None:
     except ValueError:
         host, port = url, 0
     has_socket = bool(getattr(handle, "_traceforge_path", "")) or url.startswith("file:")
-    is_local = has_socket or tripwire.is_loopback(host)
+    is_led_away = any(getattr(handle, f"_traceforge_{name}", "") for name in _ELSEWHERE)
+    is_local = has_socket or (tripwire.is_loopback(host) and not is_led_away)
     is_model = dispatch.is_watched_address("POST", url)
     try:
         if is_local and not has_socket and port and tripwire.current() is not None:

@@ -79,6 +79,7 @@ class FakeCurl:
         pass
 
     unsetopt = getinfo = reset = lambda *_: None
+    setopt_string = setopt
 
     def duphandle(self) -> FakeCurl:
         return type(self)()
@@ -95,6 +96,9 @@ class FakeMulti:
     def add_handle(self, handle: FakeCurl) -> None:
         handle.perform()
 
+    def remove_handle(self, handle: FakeCurl) -> None:
+        pass
+
 
 def make_module(**members: Any) -> Any:
     module = ModuleType("client")
@@ -104,7 +108,14 @@ def make_module(**members: Any) -> Any:
 
 def fake_pycurl() -> Any:
     FakeCurl.runs = 0
-    numbers = {"URL": 1, "UNIX_SOCKET_PATH": 2, "EFFECTIVE_URL": 3, "E_COULDNT_CONNECT": 7}
+    numbers = {
+        "URL": 1,
+        "UNIX_SOCKET_PATH": 2,
+        "EFFECTIVE_URL": 3,
+        "E_COULDNT_CONNECT": 7,
+        "CONNECT_TO": 8,
+        "PROXY": 9,
+    }
     return make_module(Curl=FakeCurl, CurlMulti=FakeMulti, error=OSError, **numbers)
 
 
@@ -250,6 +261,37 @@ def test_a_call_of_pycurl_names_its_address(
     assert (is_noted and not watcher.replays) == (len(watcher.unseen) > 1)
     patches.undo()
     assert FakeCurl is pycurl.Curl
+
+
+LOCAL = "http://127.0.0.1:8080/page"
+
+
+def test_an_address_of_pycurl_counts_however_it_is_set(watcher: ListingWatcher, patches: Patches) -> None:
+    """As a text after another one; in a handle that was checked already; behind a proxy, or another host's name."""
+    pycurl = fake_pycurl()
+    client_pycurl.hook(pycurl, patches)
+    textual, several, led, proxied = (pycurl.Curl() for _ in range(4))
+    for handle in (textual, several, led, proxied):
+        handle.setopt(pycurl.URL, LOCAL)
+    multi = pycurl.CurlMulti()
+    multi.add_handle(several)
+    textual.setopt_string(pycurl.URL, "https://other.example/page")
+    led.setopt(pycurl.CONNECT_TO, ["127.0.0.1:8080:other.example:443"])
+    proxied.setopt(pycurl.PROXY, "http://other.example:3128")
+
+    def change() -> None:
+        several.setopt(pycurl.URL, "https://other.example/page")
+
+    for run in (textual.perform, change, led.perform, proxied.perform):
+        if watcher.replays:
+            with pytest.raises(OSError, match="cannot be replayed"):
+                run()
+        else:
+            run()
+    multi.remove_handle(several)
+    several.setopt(pycurl.URL, LOCAL)
+
+    assert (4 if watcher.replays else 0) == len(watcher.refused)
 
 
 def test_a_handle_for_a_unix_socket_stays_on_this_machine(watcher: ListingWatcher, patches: Patches) -> None:
