@@ -148,6 +148,7 @@ def test_every_endpoint_replays_as_it_was_recorded_and_an_edit_is_red(
     assert [] == [path for path in stored for secret in SECRETS if secret.encode() in path.read_bytes()]
 
 
+@pytest.mark.slow
 def test_a_changed_call_of_stored_things_is_recorded_with_what_it_refers_to(
     project: Path, provider: Upstream, families: EndpointFamilies
 ) -> None:

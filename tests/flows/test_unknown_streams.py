@@ -219,6 +219,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield new._replace(recorded=recorded, told=told)
 
 
+@pytest.mark.slow
 def test_every_client_reads_the_same_chunks_offline(project: Project) -> None:
     """Under `test` and under pytest alone; nothing is asked."""
     recorded = [[name, _hide(pieces)] for name, pieces in project.told]
