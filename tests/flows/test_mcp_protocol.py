@@ -50,7 +50,7 @@ def test_the_whole_protocol_replays(folder: Path, environment: str) -> None:
     assert (0, recorded.out, []) == (replayed.code, replayed.out, read_server_log(folder)[1:]), replayed
     assert f"GREEN: {len(METHODS)} calls replayed" in replayed.err
     assert all(text in replayed.out for text in ("accept {'n': 3}, 1 roots, because", "log asking", "shrink"))
-    assert (1, True) == (changed.code, "the client answers a question of the tool server" in changed.err), changed
+    assert (1, True) == (changed.code, "the client's answer to a question of the tool server" in changed.err), changed
     assert (3, True) == (again.code, "--fresh" in again.err), again
 
 
