@@ -234,7 +234,7 @@ def test_a_refused_port_has_a_hint_how_to_allow_it(site: Site) -> None:
 
 def test_a_model_s_port_on_loopback_is_blocked(site: Site) -> None:
     """That of a base-URL variable, of an upstream, and Ollama's own; other ports are open."""
-    site.configure(seal_network="off", allow_ports=["2-65535"])
+    site.configure(seal_network="off", allow_ports=["1024-65535"])
 
     ran = site.test("socket", "127.0.0.1", "--json")
     ollama = site.test("socket", "localhost", "--json", port=11434)
